@@ -1,7 +1,7 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark check laws mutants fuzz agreement kills bench growth load profile walks docs lock clean environment prepared
+.PHONY: help demo test spark check laws mutants fuzz agreement kills bench growth figures load profile walks docs lock clean environment prepared
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -10,7 +10,7 @@ MINUTES ?= 10
 LANES ?= 5
 # The suite starts hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
-TYPED := src/maia tools $(addprefix bench/,harness.py harness_report.py performance_page.py plots.py __main__.py)
+TYPED := src/maia tools $(addprefix bench/,harness.py harness_report.py performance_page.py plots.py paper_figures.py __main__.py)
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views client domain \
 	spark spark.governed.table spark.open_log client.api.client client.api.blocking_client client.api.publisher client.api.subscription \
 	spark.source.data_source spark.source.options api.client keystore.key_files config.input_files testing \
@@ -45,6 +45,7 @@ spark: environment ## Try the oldest and the newest PySpark that the extra [spar
 
 # The suite starts Java two dozen times. Without the archive it only takes longer.
 prepared: environment
+	@echo "maia: preparing Spark (up to a minute, the first time only)"
 	@$(BIN)/maia pipeline prepare > /dev/null || true
 
 check: environment ## Check format, style, types, layers and the repository's own rules
@@ -69,7 +70,7 @@ fuzz: environment ## Search for MINUTES=10 for bytes that a reader of foreign by
 
 agreement: CASES = 200
 agreement: environment ## Compare live deliveries with governed tables and SQL views in CASES=200 random worlds, and consortia
-	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q tests/differential/test_the_lake_agrees_with_the_stream.py \
+	@MAIA_AGREEMENT=$(CASES) $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/differential/test_the_lake_agrees_with_the_stream.py \
 		tests/differential/test_sql_views_agree_with_the_stream.py tests/differential/test_a_consortium_agrees.py $(ARGS)
 
 kills: KILLS = 200
@@ -81,6 +82,9 @@ bench: environment ## Run the benchmarks, or some: NAMES="3 5-7 decision"; says 
 
 growth: environment ## Measure how cost grows with subscriptions, wallets, key groups, brokers, rows (NAMES=, ARGS=--quick)
 	@$(BIN)/python bench/growth.py $(NAMES) $(ARGS)
+
+figures: environment ## Run the papers' own cases and draw their tables and figures beside ours: docs/figures.md (NAMES=, ARGS=--quick)
+	@$(BIN)/python bench/figures.py $(NAMES) $(ARGS)
 
 load: environment ## Put one broker under load for MINUTES=10, on loopback (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench/load.py --minutes $(MINUTES) $(ARGS)
@@ -101,7 +105,7 @@ docs: environment ## Write the generated pages and pictures, the site with searc
 
 lock: environment ## Resolve the dependencies again; hashes only, no addresses (ARGS=--upgrade)
 	@$(COMPILE) --all-extras pyproject.toml -o requirements.lock $(ARGS)
-	@$(COMPILE) --no-annotate --extra broker --extra domain --extra postgres -c requirements.lock pyproject.toml \
+	@$(COMPILE) --no-annotate --extra broker --extra domain --extra objects --extra postgres -c requirements.lock pyproject.toml \
 		-o deploy/containers/requirements.lock $(ARGS)
 	@echo uv | $(COMPILE) --no-annotate - -o tools/uv.lock.txt $(ARGS)
 	@printf 'setuptools\nwheel\n' | $(COMPILE) --no-annotate - -o tools/build.lock.txt $(ARGS)

@@ -29,7 +29,6 @@ from harness import (
 )
 from harness_report import duration, forecast, keep, last_took_s, print_table, this_machine
 from performance_page import write_page
-from plots import draw_ratios
 
 ON_STDERR = Console(stderr=True)
 
@@ -37,9 +36,9 @@ ON_STDERR = Console(stderr=True)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks that the command line names; return the exit code."""
     asked = _parser().parse_args(arguments)
-    if asked.names == ["growth"]:
+    if asked.names in (["growth"], ["figures"]):
         flags = [flag for flag in ("--quick", "--json") if getattr(asked, flag[2:])]
-        return int(importlib.import_module("growth").main(flags))
+        return int(importlib.import_module(asked.names[0]).main(flags))
     try:
         benchmarks = chosen(all_benchmarks(), asked.names)
     except UnknownBenchmark as unknown:
@@ -61,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="bench", description="Run Maia's benchmarks, or `growth`. Name none to run all."
+        prog="bench",
+        description="Run Maia's benchmarks, `growth` or the papers' `figures`. Name none to run all.",
     )
     parser.add_argument("names", nargs="*", metavar="NUMBER|5-9|NAME")
     parser.add_argument("--list", action="store_true", help="list the benchmarks and stop")
@@ -85,7 +85,8 @@ def _list(benchmarks: Sequence[Benchmark], *, as_json: bool) -> None:
 
 def _run_all(benchmarks: Sequence[Benchmark], *, effort: Effort, as_json: bool) -> None:
     for place, benchmark in enumerate(benchmarks):
-        load_before, busy = load_average(), busy_cores()
+        # A smoke run compares nothing: it does not wait to see how busy the machine is.
+        load_before, busy = load_average(), 0.0 if effort.quick else busy_cores()
         if busy > BUSY_CORES_WORTH_A_WARNING:
             ON_STDERR.print(f"warning: other work keeps {busy:.1f} cores busy, expect wide intervals")
         label = f"#{benchmark.number} {benchmark.name}"
@@ -100,8 +101,6 @@ def _run_all(benchmarks: Sequence[Benchmark], *, effort: Effort, as_json: bool) 
         if not effort.quick:
             machine = this_machine(load_before=load_before, load_after=load_average(), busy=busy)
             keep(benchmark, results, machine, took_s=monotonic() - started)
-            if benchmark.plot:
-                draw_ratios(benchmark, results)
             write_page()
 
 

@@ -151,5 +151,4 @@ BENCH = Benchmark(
     cases=cases,
     stood="1.049 (table 4.8)",
     peer_lacks="the plain side checks neither signature, chain, network nor validity of the definition",
-    plot=True,
 )

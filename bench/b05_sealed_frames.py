@@ -58,7 +58,6 @@ BENCH = Benchmark(
     stood="46 % with 1 attribute, 11.7 % with 10: attribute level, single events (dissertation 7.7.1)",
     peer_lacks="the peer is our own path in the clear; both run in one process and without TLS, which would "
     "add the same to either",
-    plot=True,
     floor="measured in each case: the same frames in the clear, with the ciphers (and where they are signed, "
     "the hashes, the signature and its check) beside them and no other work. There the ciphers run in a loop;"
     " between other things their code runs cold: the first call of a frame takes 21 µs where others take 6.6",

@@ -52,7 +52,6 @@ BENCH = Benchmark(
     cases=cases,
     stood="46 % with 1 attribute and 11.7 % with 10, attribute level (dissertation, section 7.7.1)",
     peer_lacks="the peer is our own path in the clear, in one process and without TLS on either side",
-    plot=True,
     floor="measured in each case: the same events in the clear, with the ciphers (and where they are signed, "
     "the hashes, the signature and its check) beside them and no other work. A signature takes 41 µs to make "
     "and 130 µs to check, which an event that comes alone has to itself. The rest is Python: a sealed "

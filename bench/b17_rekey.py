@@ -157,5 +157,4 @@ BENCH = Benchmark(
     stood="secrets sent for a tree of height h: OFT h, plain LKH 2h, OFT made safe by Ku and Chen h² + h",
     peer_lacks="OFT leaks to one who left and one who joined later; n unicasts grow with the group, "
     "and are counted without any head or address",
-    plot=True,
 )

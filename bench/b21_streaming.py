@@ -99,8 +99,12 @@ def _running(table: DataFrame, publish: Publish, checkpoint: Path) -> Iterator[C
     def send() -> float:
         arrived.clear()
         started = time.perf_counter()
-        publish()
-        assert arrived.wait(180), "an event did not arrive"
+        for _ in range(3):
+            publish()
+            if arrived.wait(60):
+                break
+        else:
+            raise AssertionError(f"an event did not arrive: {query.exception() or query.status}")
         took = (time.perf_counter() - started) * 1e6
         time.sleep(0.02)  # Spark writes down that the batch is done
         return took

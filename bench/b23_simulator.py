@@ -50,10 +50,10 @@ def busy(city: City, seconds: float) -> float:
     return seconds
 
 
-def one_seed(seed: int) -> float:
+def one_seed(seed: int, brokers: int = 9) -> float:
     """Live through trouble, repair and a probe; return how long that took on the wall."""
     started = time.perf_counter()
-    city = City(seed, brokers=9)
+    city = City(seed, brokers=brokers)
     city.populate()
     city.settle()
     maker = Troublemaker(city.network, city.brokers, Trouble())

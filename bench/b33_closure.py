@@ -192,7 +192,7 @@ def _check(closure: Closure, peer: PairByPair) -> None:
     """See that both ways agree on the sample before they are timed."""
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(closure.folder / "rows", columns=["principal", "type", "uid"]).to_pylist()
+    rows = pq.read_table(closure.place / "rows", columns=["principal", "type", "uid"]).to_pylist()
     ours: dict[tuple[bytes, str], set[str]] = {}
     for row in rows:
         ours.setdefault((row["principal"], row["type"]), set()).add(row["uid"])

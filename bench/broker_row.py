@@ -56,18 +56,18 @@ STREAM = b"stream of events"
 REF = 1
 
 
-def world_of(attributes: int, level: SealingLevel | None) -> World:
-    """Return a world whose type has so many texts, sealed at a level or not at all."""
+def world_of(attributes: int, level: SealingLevel | None, *, signed: bool = False) -> World:
+    """Return a world whose type has so many texts, sealed at a level, signed, or neither."""
     plain = new_world()
     fields = tuple(
         Attribute(f"attribute{number}", AttributeUid(f"attribute-{number}"), Kind.STRING)
         for number in range(attributes)
     )
     sealing = None if level is None else Sealing(level, plain.owner.principal)
-    definition = TypeDefinition(plain.event_type.name, None, fields, sealing=sealing)
-    signed = sign_definition(definition, plain.owner)
-    event_type = verify_definition(signed, at=system_now())
-    return replace(plain, event_type=event_type, definition=definition_to_bytes(signed))
+    definition = TypeDefinition(plain.event_type.name, None, fields, sealing=sealing, signed=signed)
+    written = sign_definition(definition, plain.owner)
+    event_type = verify_definition(written, at=system_now())
+    return replace(plain, event_type=event_type, definition=definition_to_bytes(written))
 
 
 class Row:

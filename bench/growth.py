@@ -1,4 +1,4 @@
-"""What does ten times as much cost? Five subjects, measured at several sizes, and the exponent of each.
+"""What does ten times as much cost? Six subjects, measured at several sizes, and the exponent of each.
 
     make growth                              all subjects; keeps the answer and rewrites docs/performance.md
     make growth NAMES="wallets key-groups"   some of them, the others stay as they were
@@ -16,15 +16,20 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import random
+import shutil
 import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import cycle, pairwise
 from math import exp, log
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -39,9 +44,12 @@ Points = Sequence[tuple[int, float]]
 
 
 def exponent(points: Points) -> float:
-    """Return the slope of the straight line through the logarithms, by least squares: 1 is proportional."""
-    sizes, costs = zip(*points, strict=True)
-    return statistics.linear_regression([log(size) for size in sizes], [log(cost) for cost in costs]).slope
+    """Return the slope of the straight line through the logarithms, by least squares: 1 is proportional.
+
+    What was too cheap to be counted is left out; where less than two points are left, nothing grows.
+    """
+    counted = [(log(size), log(cost)) for size, cost in points if cost > 0]
+    return statistics.linear_regression(*zip(*counted, strict=True)).slope if len(counted) > 1 else 0.0
 
 
 def extrapolated(points: Points, sizes: Sequence[int]) -> list[tuple[int, float]]:
@@ -346,6 +354,161 @@ def log_rows(quick: bool) -> Iterator[Curve]:
             )
 
 
+# ---------------------------------------------------------------- sealed events
+
+
+def sealed_log(quick: bool) -> Iterator[Curve]:
+    """Seal and record many events, and read them: how long, in how much memory, from how many bytes."""
+    from bench_spark import bench_session
+    from governed_log import NOON, log_of, record_many
+    from maia.events import SECOND, Instant
+    from maia.spark.governed.plan import TableQuery
+    from maia.spark.governed.table import governed
+    from maia.spark.keys.key_server import job_desk
+    from maia.types import SealingLevel
+
+    sizes = (16_384, 65_536) if quick else (1_000_448, 3_000_320, 10_000_384)
+    rows_of_frame, beyond = 1_024, (100_000_000,)
+    three = ("numberplate", "speed", "lane")
+    found: dict[str, list[tuple[int, float]]] = {}
+
+    def note(what: str, size: int, cost: float) -> None:
+        found.setdefault(what, []).append((size, cost))
+        print(f"  {size:,} rows, {what}: {number(cost)}", file=sys.stderr, flush=True)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="maia-growth-") as name,
+        bench_session("growth", quick=quick, memory_mib=2048) as spark,
+        job_desk() as desk,
+    ):
+        for size in sizes:
+            folder = Path(name) / str(size)
+            taken = _apart(record_many, folder, size, rows_of_frame)
+            note("events are sealed, signed and recorded, processor s", size, taken)
+            log = log_of(folder, SealingLevel.ATTRIBUTE)
+            stored = sum(one.stat().st_size for one in folder.rglob("*.parquet"))
+            note("in the log, bytes an event", size, stored / size)
+            tenth = Instant(NOON + (size // rows_of_frame // 10 - 1) * SECOND)
+            known = log.known(desk)
+            for what, query in (
+                ("all ten attributes", TableQuery()),
+                ("three attributes", TableQuery(columns=three)),
+                ("three attributes of a tenth of the time", TableQuery(columns=three, until=tenth)),
+            ):
+                table = governed(spark, **known, query=query)
+                if size == sizes[0]:
+                    _drained(table)  # what starts late is not counted
+                with _Watched() as seen:
+                    _drained(table)
+                note(f"Spark reads {what}, processor s", size, seen.cpu_s)
+                note(f"Spark reads {what}, bytes read an event in the log", size, seen.bytes_read / size)
+                if query.columns is None:
+                    for process, mib in seen.peaks().items():
+                        note(f"Spark reads {what}: {process}, MiB", size, mib)
+            taken = _apart(_read_alone, folder, size, three)
+            note("Arrow alone reads three attributes, processor s", size, taken)
+            shutil.rmtree(folder)
+    for what, points in found.items():
+        title, _, unit = what.rpartition(", ")
+        # The others hardly change, which no straight line says better than their points.
+        grows = unit == "processor s" and "tenth" not in title
+        yield Curve(title, unit, points, beyond=extrapolated(points, beyond) if grows else ())
+
+
+def _drained(table: Any) -> None:
+    table.write.format("noop").mode("overwrite").save()
+
+
+def _read_alone(folder: Path, size: int, columns: tuple[str, ...]) -> None:
+    from governed_log import log_of
+    from maia.spark.governed.arrow_table import ArrowTable
+    from maia.spark.governed.plan import TableQuery, governed_read
+    from maia.spark.keys.key_server import job_desk
+    from maia.types import SealingLevel
+
+    with job_desk() as desk:
+        known = log_of(folder, SealingLevel.ATTRIBUTE).known(desk)
+        table = ArrowTable(governed_read(known["access"], TableQuery(columns=columns)), log=known["log"])
+        assert sum(batch.num_rows for batch in table.batches()) == size
+
+
+def _apart(work: Callable[..., object], *given: object) -> float:
+    """Return the processor time of work in a process of its own: this one's memory is that of a driver."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(_cpu_of, work, *given).result()
+
+
+def _cpu_of(work: Callable[..., object], *given: object) -> float:
+    began = process_time()
+    work(*given)
+    return process_time() - began
+
+
+class _Watched:
+    """The processes of a Spark session on this machine: their work, what they read, and their peaks."""
+
+    def __enter__(self) -> _Watched:
+        for pid in self._all():
+            with suppress(OSError):
+                Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+        self._before, self._cpu_before = self._read(), self._ticks()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        after = self._read()
+        self.bytes_read = sum(count - self._before.get(pid, 0) for pid, count in after.items())
+        self.cpu_s = (self._ticks() - self._cpu_before) / os.sysconf("SC_CLK_TCK")
+        self._processes = self._all()
+
+    def peaks(self) -> dict[str, float]:
+        """Return the peaks of the program, of the JVM, and of the largest worker."""
+        sizes: dict[str, float] = {}
+        for pid, kind in self._processes.items():
+            with suppress(OSError, StopIteration):
+                lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+                mib = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+                sizes[kind] = max(sizes.get(kind, 0), mib)
+        return sizes
+
+    def _read(self) -> dict[int, int]:
+        """Return the bytes that each worker has read: the JVM reads no log."""
+        counts = {}
+        for pid, kind in self._all().items():
+            with suppress(OSError):
+                if kind == _WORKER:
+                    counts[pid] = int(Path(f"/proc/{pid}/io").read_text(encoding="ascii").split()[1])
+        return counts
+
+    def _ticks(self) -> int:
+        """Return the processor time of all of them, and of those that they have waited for."""
+        ticks = 0
+        for pid in self._all():
+            with suppress(OSError):
+                text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+                ticks += sum(map(int, text[text.rindex(")") + 2 :].split()[11:15]))
+        return ticks
+
+    def _all(self) -> dict[int, str]:
+        parents, names = {}, {}
+        for one in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                text = (one / "stat").read_text(encoding="utf-8", errors="replace")
+                names[int(one.name)] = text[text.index("(") + 1 : text.rindex(")")]
+                parents[int(one.name)] = int(text[text.rindex(")") + 2 :].split()[1])
+        found = {os.getpid(): "memory of the driver's program"}
+        for pid in sorted(parents):
+            above = pid
+            while above in parents and above != os.getpid():
+                above = parents[above]
+            if above == os.getpid() and pid != above:
+                found[pid] = _JVM if names[pid] == "java" else _WORKER
+        return found
+
+
+_JVM = "memory of the JVM, driver and executor"
+_WORKER = "memory of the largest worker"
+
+
 # ---------------------------------------------------------------- all of it
 
 SUBJECTS = (
@@ -387,6 +550,17 @@ SUBJECTS = (
         "Governed tables of a recorded log, and the applications of `maia pipeline run`, in Spark on this "
         "machine.",
         log_rows,
+    ),
+    Subject(
+        "sealed-log",
+        "Sealed events",
+        "events",
+        "Frames of 1,024 events with ten sealed attributes, signed, in segments of about 150 MB, read by "
+        "Spark's two workers and by Arrow in one process. Bytes are those that the workers asked the "
+        "disk's files for: fewer attributes are fewer columns, and a tenth of the time is a tenth of the "
+        "row groups. Spark's processor time is that of driver, JVM and workers together, about twice the "
+        "time that it takes on two free cores.",
+        sealed_log,
     ),
 )
 

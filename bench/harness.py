@@ -126,7 +126,6 @@ class Benchmark:
     peer_lacks: str = ""
     floor: str = ""
     """What no program could go below on the machine of the kept result, where that is near a target."""
-    plot: bool = False
 
 
 # ---------------------------------------------------------------- what a run answers

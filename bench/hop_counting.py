@@ -8,7 +8,7 @@ every next hop with the overlay's own answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,7 +70,11 @@ def _tables(ids: Ids, slots: Callable[[np.uint64, Ids], Ids], random: np.random.
         lengths = np.diff(np.append(starts, count - 1))
         rows.append((own + 1 + starts + (random.random(len(starts)) * lengths).astype(np.int64)) % count)
     near = leaves(count)
-    rows = [np.unique(np.append(row, near[own])) for own, row in enumerate(rows)]
+    return filled([np.unique(np.append(row, near[own])) for own, row in enumerate(rows)])
+
+
+def filled(rows: Sequence[Places]) -> Places:
+    """Return what every node keeps as rows of one length, each filled with the node itself."""
     width = max(len(row) for row in rows) + 1
     return np.array([np.pad(row, (0, width - len(row)), constant_values=own) for own, row in enumerate(rows)])
 
@@ -95,11 +99,14 @@ def pastry_slots(own: np.uint64, others: Ids) -> Ids:
 
 
 class OurNetwork:
-    """Every broker keeps its leaves and one node for each prefix around it, as our overlay does."""
+    """Every broker keeps its leaves and one node for each prefix around it, as our overlay does.
 
-    def __init__(self, ids: Ids, random: np.random.Generator) -> None:
+    Which node stands for a prefix is drawn, unless tables of other brokers are given.
+    """
+
+    def __init__(self, ids: Ids, random: np.random.Generator, kept: Places | None = None) -> None:
         self.ids = ids
-        self.kept = _tables(ids, our_slots, random)
+        self.kept = _tables(ids, our_slots, random) if kept is None else kept
         self._kept_ids = ids[self.kept]
 
     def next_hops(self, at: Places, targets: Ids) -> Places:
@@ -174,14 +181,31 @@ def count_hops(network: Network, groups: int, random: np.random.Generator) -> Co
     """
     clients = random.choice(len(network.ids), size=groups + 1, replace=False)
     types = random.integers(0, 2**BITS, size=groups + 1, dtype=np.uint64)
-    paths = routes(network, np.tile(clients, groups + 1), np.repeat(types, groups + 1))
-    by_type = paths.reshape(groups + 1, groups + 1, -1)
+    by_type = _paths_by_type(network, clients, types)
     # trees[t, n]: links of the tree of type t with n groups, in the order of the groups.
     trees = np.array([_links_of_growing_tree(of_type) for of_type in by_type])
     near = trees[trees[:, 0] <= 2] if (trees[:, 0] <= 2).any() else np.full_like(trees, np.nan)
     alone = [_links_of_growing_tree(by_type[n][[0, n]])[1] for n in range(1, groups + 1)]
     to_all = [trees[1 : n + 1, n].sum() for n in range(1, groups + 1)]
     return Counted(trees.mean(axis=0)[1:], near.mean(axis=0)[1:], np.cumsum(alone), np.array(to_all))
+
+
+def count_at(
+    network: Network, clients: Places, types: Ids
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Count for a publisher, which is the first of these places, and groups at the others, of these types.
+
+    Return the hops of one event to the first 1, 2, … groups, on average over the types; and those of an
+    event for each of these groups, each of the next type, all of which reach all of the groups.
+    """
+    trees = np.array([_links_of_growing_tree(one) for one in _paths_by_type(network, clients, types)])
+    groups = range(1, len(clients))
+    return trees.mean(axis=0)[1:], np.array([trees[1 : n + 1, n].sum() for n in groups])
+
+
+def _paths_by_type(network: Network, clients: Places, types: Ids) -> NDArray[np.int64]:
+    paths = routes(network, np.tile(clients, len(types)), np.repeat(types, len(clients)))
+    return paths.reshape(len(types), len(clients), -1)
 
 
 def _links_of_growing_tree(paths: Places) -> NDArray[np.float64]:

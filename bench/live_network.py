@@ -149,7 +149,7 @@ class World:
     def connect_right(self, subject: Principal, *, may_delegate: bool = False) -> SignedCertificate:
         """Return a certificate that lets somebody connect."""
         pattern = NetworkPattern(self.owner.principal, exact_name(self.network.name))
-        authority = Authority(pattern, frozenset({Action.CONNECT}))
+        authority = Authority(pattern, frozenset({Action.CONNECT, Action.SERVE}))
         return self._issued(subject, authority, may_delegate=may_delegate)
 
     def type_right(

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from live_network import ATTRIBUTES
 from maia.spark.source.inbox import HeldFrame, Inbox
 from maia.spark.source.options import JobOptions
+from maia.spark.source.right_desk import Right
 from maia.spark.source.stream import MaiaStreamReader
 from maia.views import ARROW_TYPES, spark_type
 
@@ -49,7 +50,7 @@ class OpenInbox(Inbox):
             for batch in reader:
                 position += 1
                 with self._changed:
-                    self._held.append(HeldFrame(f"{position:016x}", 0, batch))
+                    self._held.append(HeldFrame(f"{position:016x}", 0, batch.num_rows, batch))
                     self._changed.notify_all()
 
 
@@ -61,7 +62,7 @@ class OpenReader(MaiaStreamReader):
     """The stream reader of the format `maia`, with another inbox."""
 
     def __init__(self, options: JobOptions, port: int) -> None:
-        super().__init__(options)
+        super().__init__(Right(options))
         self._port = port
 
     def __getstate__(self) -> dict[str, object]:
@@ -96,4 +97,4 @@ class OpenSource(DataSource):
 def _options() -> JobOptions:
     from pathlib import Path
 
-    return JobOptions((), Path(), (), "", "", (), "", None, 10_000, None, None, 30.0, None)
+    return JobOptions((), Path(), (), "", "", (), "", None, 1, 10_000, None, None, 30.0, None)

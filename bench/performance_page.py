@@ -409,8 +409,6 @@ def _section(record: Mapping[str, Any]) -> list[str]:
         "| --- | ---: | ---: | ---: | --- | ---: | ---: |",
         *map(_page_row, record["rows"]),
     ]
-    picture = PAGE.parent / "images" / f"bench-{record['bench']:02d}.svg"
-    lines += ["", f"![ratio by case](images/{picture.name})"] if picture.exists() else []
     return [*lines, "", _measured(record["machine"]), ""]
 
 

@@ -12,7 +12,7 @@ from math import floor, log10
 from textwrap import fill
 from typing import Any
 
-from harness import BENCH_FOLDER, Answer, Benchmark, Result
+from harness import BENCH_FOLDER
 
 IMAGES = BENCH_FOLDER.parent / "docs" / "images"
 DARK = "@media (prefers-color-scheme: dark){svg{filter:invert(.9) hue-rotate(180deg)}}"
@@ -59,22 +59,6 @@ def save(sheet: Any, name: str) -> None:
     (IMAGES / f"{name}.svg").write_text(
         "\n".join(line.rstrip() for line in text.splitlines()) + "\n", encoding="utf-8"
     )
-
-
-def draw_ratios(benchmark: Benchmark, results: Sequence[Answer]) -> None:
-    """Draw ratio by case, with interval and target, as the picture of a benchmark."""
-    measured = [result for result in results if isinstance(result, Result)]
-    sheet, axes = subplots(size=(7, 3.5))
-    places = range(len(measured))
-    low = [result.ratio - result.interval[0] for result in measured]
-    high = [result.interval[1] - result.ratio for result in measured]
-    axes.errorbar(places, [result.ratio for result in measured], yerr=[low, high], fmt="o-", capsize=3)
-    for bound in {float(result.target.split()[1]) for result in measured}:
-        axes.axhline(bound, linestyle="--", color="grey", linewidth=1)
-    axes.set_xticks(list(places), [result.case for result in measured], rotation=20, ha="right")
-    axes.set_ylabel("ratio (dashed: target)")
-    axes.set_title(f"#{benchmark.number} {benchmark.name}")
-    save(sheet, f"bench-{benchmark.number:02d}")
 
 
 def draw_bars(name: str, title: str, bars: Sequence[Bar], unit: str) -> None:

@@ -10,7 +10,8 @@ link does so as bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from hashlib import sha256
@@ -57,6 +58,8 @@ class Setting:
     brokers: int = 2
     share_plaintext: bool = False
     filter: Predicate = ALWAYS
+    signed: bool = False
+    """Whether frames in the clear are signed (protection `signed`)."""
 
 
 _SAID = bytes(32)
@@ -70,13 +73,26 @@ _UNPROVED: Sequence[tuple[Any, str, object]] = (
 """What leaves the proof out at either end: what it costs is measured. No reader would accept it."""
 
 
+@contextmanager
+def unproved() -> Iterator[None]:
+    """Leave the proof out at either end for a while."""
+    usual = [getattr(where, name) for where, name, _ in _UNPROVED]
+    try:
+        for where, name, other in _UNPROVED:
+            setattr(where, name, other)
+        yield
+    finally:
+        for (where, name, _), was in zip(_UNPROVED, usual, strict=True):
+            setattr(where, name, was)
+
+
 class Line:
     """A publisher, its broker and the subscriber's, a subscriber. `carry` takes some frames all the way."""
 
     def __init__(self, setting: Setting) -> None:
         """Make up the events and let everybody meet."""
         self.setting = setting
-        world = world_of(setting.attributes, setting.level)
+        world = world_of(setting.attributes, setting.level, signed=setting.signed)
         self.kinds = world.event_type.kinds
         columns = {uid: _column(setting, at) for at, uid in enumerate(self.kinds)}
         self.frame = Frame(setting.rows, columns)
@@ -100,14 +116,8 @@ class Line:
 
     def carry_unproved(self) -> Sequence[Frame]:
         """Do the same where nothing is proved."""
-        usual = [getattr(where, name) for where, name, _ in _UNPROVED]
-        try:
-            for where, name, other in _UNPROVED:
-                setattr(where, name, other)
+        with unproved():
             return self.carry()
-        finally:
-            for (where, name, _), was in zip(_UNPROVED, usual, strict=True):
-                setattr(where, name, was)
 
     def publish(self) -> bytes:
         """The publisher."""

@@ -25,7 +25,13 @@ pytest.register_assert_rewrite("support")
 
 pytest_plugins = [
     plugin
-    for plugin in ("support.random_cases", "support.lanes", "support.spark", "support.postgres")
+    for plugin in (
+        "support.random_cases",
+        "support.lanes",
+        "support.spark",
+        "support.postgres",
+        "support.object_store",
+    )
     if importlib.util.find_spec(plugin) is not None
 ]
 

@@ -2,8 +2,8 @@
 
 The page `docs/errors.md` is written from the tables `errors.toml` of the rooms and from the classes that
 are caught by name, so it cannot forget one. The check refuses two errors with one code, a code without a
-sentence of explanation or a way out (`error_ways.toml`), a code that is raised and stands in no table, and
-one that stands in a table and is never said.
+sentence of explanation or a way out (`error_ways.toml`), a code that is raised and stands in no table, one
+that stands in a table and is never said, and a family that is raised without a code.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import maia
 from maia.error_codes import classes_below, tables
@@ -88,7 +89,7 @@ def problems(errors: list[Error]) -> list[str]:
 
 
 def unlisted(errors: list[Error]) -> list[str]:
-    """Return codes that are raised and stand in no table under that class, and those that nothing says."""
+    """Return codes that no table has under their class, those that nothing says, and families without one."""
     listed = {(error.kind.__name__, error.code) for error in errors if error.where.endswith(".toml")}
     kinds = {error.kind.__name__ for error in errors}
     said: set[str] = set()
@@ -99,6 +100,8 @@ def unlisted(errors: list[Error]) -> list[str]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 said.add(node.value)
             raised = _raised(node, kinds)
+            if _is_bare_family(node):
+                found.append(f"{where}:{node.lineno}: a family is raised with a code and a sentence")
             if raised is not None and raised not in listed:
                 found.append(f"{where}: no errors.toml has `{raised[1]}` under [{raised[0]}]")
     return found + [
@@ -112,6 +115,14 @@ def _raised(node: ast.AST, kinds: set[str]) -> tuple[str, str] | None:
         case ast.Call(func=ast.Name(id=kind), args=[ast.Constant(value=str(code)), _, *_]) if kind in kinds:
             return (kind, code) if SHAPE.fullmatch(code) else None
     return None
+
+
+def _is_bare_family(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Return whether an error of a whole family is made without a code of its own."""
+    match node:
+        case ast.Call(func=ast.Name(id=kind), args=[] | [_]):
+            return kind in {one.__name__ for one in FAMILIES}
+    return False
 
 
 def lost_ways(errors: list[Error]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which settings, metrics and commands are there? Three pages of `docs/reference/` say so, from the code."""
+"""Which settings, metrics, commands and listeners are there? Pages of `docs/reference/`, from the code."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import msgspec
 import typer.main
 from typer.core import TyperGroup, TyperOption
 
+import listener_prices
 from maia.broker.server.config import BrokerConfig
 from maia.broker.settings import BrokerLimits
 from maia.cli.main import commands_for
@@ -36,6 +37,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "settings.md": settings_page(),
         FOLDER / "metrics.md": metrics_page(),
         FOLDER / "commands.md": commands_page(),
+        listener_prices.PAGE: listener_prices.page(),
     }
 
 

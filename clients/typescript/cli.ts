@@ -3,13 +3,15 @@
 //   node cli.ts subscribe --broker HOST:PORT --broker-key ed25519:… --network NAME --coordinator ed25519:… \
 //       --key office.key --cert connect.cert --cert plates.cert --type plate.type --count 2
 //   echo '[{"plate": "AE05 XYZ"}]' | node cli.ts publish …           a line is a frame of events
+//
+// `--topic /alarms/fire`, once or again, names topics: of each published event, and those that are subscribed to.
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 
 import type { Packed } from "./encoding.ts";
-import { connect, EventType, keyFromFile, MaiaError, principal } from "./maia.ts";
+import { connect, EventType, keyFromFile, MaiaError, onTopics, principal } from "./maia.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -21,6 +23,7 @@ const { values, positionals } = parseArgs({
     key: { type: "string", default: "" },
     cert: { type: "string", multiple: true, default: [] },
     type: { type: "string", default: "" },
+    topic: { type: "string", multiple: true, default: [] },
     count: { type: "string", default: "0" },
   },
 });
@@ -53,10 +56,12 @@ try {
   if (positionals[0] === "publish") {
     const publisher = await client.advertise(type);
     for await (const line of createInterface({ input: process.stdin })) {
-      say({ refused: await publisher.publish(JSON.parse(line) as Record<string, Packed>[]) });
+      const events = JSON.parse(line) as Record<string, Packed>[];
+      const sent = values.topic.length > 0 ? events.map((one) => publisher.publishOn(values.topic, one)) : [publisher.publish(events)];
+      say({ refused: (await Promise.all(sent)).reduce((one, other) => one + other, 0) });
     }
   } else {
-    const subscription = await client.subscribe(type);
+    const subscription = await client.subscribe(type, values.topic.length > 0 ? onTopics(...values.topic) : undefined);
     say({ subscribed: type.name });
     let count = Number(values.count);
     for await (const event of subscription) {

@@ -1,6 +1,6 @@
 // How are Maia's documents, messages and TLS certificates written as bytes? docs/wire-format.md says it in words.
 
-import { createHash, createPrivateKey, createPublicKey, sign, type KeyObject } from "node:crypto";
+import { createHash, createPrivateKey, createPublicKey, sign, verify, type KeyObject } from "node:crypto";
 
 // ------------------------------------------------------------ S-expressions (RFC 9804)
 
@@ -39,6 +39,29 @@ export function readAdvanced(source: string): Expression {
   }
   const whole = stack[0]![0];
   if (stack.length !== 1 || stack[0]!.length !== 1 || whole === undefined) throw new Error("not one S-expression");
+  return whole;
+}
+
+/** Read the canonical form, of a few levels and nothing behind it. */
+export function readCanonical(data: Uint8Array, depthMax = 32): Expression {
+  const bytes = Buffer.from(data);
+  let at = 0;
+  function value(depth: number): Expression {
+    if (depth > depthMax) throw new Error("lists are nested too deeply");
+    if (bytes[at] === 0x28) {
+      const inner: Expression[] = [];
+      for (at++; bytes[at] !== 0x29; ) inner.push(value(depth + 1));
+      at++;
+      return inner;
+    }
+    const colon = bytes.indexOf(0x3a, at);
+    const digits = bytes.subarray(at, colon).toString("latin1");
+    if (colon < 0 || !/^(0|[1-9][0-9]{0,8})$/.test(digits) || colon + 1 + Number(digits) > bytes.length) throw new Error("not canonical");
+    at = colon + 1 + Number(digits);
+    return bytes.subarray(colon + 1, at);
+  }
+  const whole = value(0);
+  if (at !== bytes.length) throw new Error("bytes follow an expression");
   return whole;
 }
 
@@ -161,6 +184,12 @@ export class Key {
   sign(kind: string, body: Uint8Array): Buffer {
     return sign(null, Buffer.concat([text(`maia/1/${kind}\0`), body]), this.secret);
   }
+}
+
+/** Return whether a key has signed the bytes of a document of this kind. */
+export function verified(key: Uint8Array, kind: string, body: Uint8Array, signature: Uint8Array): boolean {
+  const known = createPublicKey({ key: Buffer.concat([SPKI, key]), format: "der", type: "spki" });
+  return verify(null, Buffer.concat([text(`maia/1/${kind}\0`), body]), known, signature);
 }
 
 const AUTHORITY = new Key(

@@ -11,11 +11,14 @@ import * as tls from "node:tls";
 
 import { canonical, expr, field, Float, Key, leafOf, NULL_AUTHORITY, pack, pem, readAdvanced, unpack, words } from "./encoding.ts";
 import type { Expression, Packed } from "./encoding.ts";
+import { isEntitled } from "./rights.ts";
 
 const [GREETING, HELLO, WELCOME, BYE, PING, PONG] = [1, 2, 3, 4, 5, 6];
 const [ADVERTISE, SUBSCRIBE, ACCEPTED, FAILED, ENDED, RENEW_ALL] = [10, 11, 14, 15, 16, 17];
-const [PUBLISH, PUBLISHED, DELIVER] = [20, 21, 22];
-const HANDSHAKE_BYTES = 256 << 10, MESSAGE_BYTES = 16 << 20, LABELS_REMEMBERED = 64;
+const [ASK_RIGHT, RIGHT_SHOWN, PUBLISH, PUBLISHED, DELIVER] = [18, 19, 20, 21, 22];
+const HANDSHAKE_BYTES = 256 << 10, MESSAGE_BYTES = 16 << 20, LABELS_REMEMBERED = 64, PUBLICATIONS_REMEMBERED = 16_384;
+const TOPICS_MAX = 64, RIGHT_TIMES = 5, RIGHT_AGAIN_MS = 500;
+const PUBLICATION = "publication"; // the attribute of trees whose publications may have several topics
 const KINDS = ["", "string", "int", "float", "bool", "timestamp", "bytes"];
 
 /** A refusal of the broker's, or a broken promise of the protocol; `code` never changes. */
@@ -98,6 +101,27 @@ export async function connect(settings: Settings): Promise<Client> {
   return client;
 }
 
+/** Return the filter of some topics of a tree: `/alarms/fire`, `/news/+/sport`, `/news/uk/#`. */
+export function onTopics(...patterns: string[]): Expression {
+  if (patterns.length < 1 || patterns.length > TOPICS_MAX) throw new MaiaError("INPUT-TOPICS", `name 1 to ${TOPICS_MAX} topics`);
+  const each = patterns.map((one) => expr("levels", "topic", one));
+  return each.length === 1 ? each[0]! : expr("or", ...each);
+}
+
+/** The publications on several topics that an application has had, on one of them. */
+export class SeenPublications {
+  #seen = new Set<string>();
+  /** Say whether an event comes for the first time; of the same publisher, because another one could repeat a number. */
+  isNew(publisher: string, number: Packed | undefined): boolean {
+    if (!(number instanceof Uint8Array)) return true;
+    const known = `${publisher} ${Buffer.from(number).toString("hex")}`;
+    if (this.#seen.has(known)) return false;
+    this.#seen.add(known);
+    if (this.#seen.size > PUBLICATIONS_REMEMBERED) this.#seen.delete(this.#seen.values().next().value!);
+    return true;
+  }
+}
+
 interface Waiting {
   resolve: (refused: number) => void;
   reject: (problem: Error) => void;
@@ -112,10 +136,13 @@ export class Client {
   #limit = HANDSHAKE_BYTES;
   #numbers = 0;
   #answers = new Map<number, Waiting>();
-  #standing = new Map<number, Buffer>();
+  #standing = new Map<number, { digest: Buffer; askAgain: () => Promise<void> }>();
   #subscriptions = new Map<number, Subscription>();
   #publishers = new Map<number, Publisher>();
   #renewing: NodeJS.Timeout | undefined;
+  #isOpen = false;
+  #entitled = new Set<string>();
+  #shown = new Map<number, Buffer[]>();
 
   constructor(socket: tls.TLSSocket, settings: Settings) {
     this.#socket = socket;
@@ -127,10 +154,11 @@ export class Client {
     socket.on("close", () => this.#end(new MaiaError("UNAVAILABLE-LINK", "the connection has ended")));
   }
 
-  /** Ask for the events of a type; `filter` is an S-expression, `(and)` for all. */
-  async subscribe(type: EventType, filter: Expression = expr("and")): Promise<Subscription> {
+  /** Ask for the events of a type; `filter` is an S-expression, `(and)` for all. What `seen` has does not come again. */
+  async subscribe(type: EventType, filter: Expression = expr("and"), seen = new SeenPublications()): Promise<Subscription> {
+    await this.#checkServed("subscribe", type);
     const ref = ++this.#numbers;
-    const subscription = new Subscription(type);
+    const subscription = new Subscription(type, seen);
     this.#subscriptions.set(ref, subscription);
     await this.#ask(SUBSCRIBE!, ref, "subscribe", type, filter);
     return subscription;
@@ -138,6 +166,7 @@ export class Client {
 
   /** Ask for the right to publish events of a type. */
   async advertise(type: EventType): Promise<Publisher> {
+    await this.#checkServed("publish", type);
     const ref = ++this.#numbers;
     const publisher = new Publisher(type, (rows, sequence, columns) =>
       this.#send([PUBLISH!, ref, sequence, Date.now() * 1000, rows, columns, null, null]));
@@ -151,12 +180,38 @@ export class Client {
     this.#socket.end();
   }
 
-  async #ask(tag: number, ref: number, action: string, type: EventType, filter: Expression): Promise<void> {
+  /** Hand nothing of a type over to a broker that has no right to it itself, unless the coordinator has opened the network. */
+  async #checkServed(action: string, type: EventType): Promise<void> {
+    const about = `${action} ${type.owner.toString("hex")} ${type.name}`;
+    if (this.#isOpen || this.#entitled.has(about)) return;
+    const name = canonical(expr(
+      "type", expr("owner", ed25519(type.owner)), expr("name", type.name), expr("version", type.version)));
+    for (let times = 0; times < RIGHT_TIMES; times++) {
+      // A right that was granted a moment ago is on its way to the broker, which looks for it.
+      if (times > 0) await new Promise((resolve) => setTimeout(resolve, RIGHT_AGAIN_MS));
+      const id = ++this.#numbers;
+      const answered = this.#answer(id);
+      this.#send([ASK_RIGHT!, id, action, name]);
+      await answered;
+      const shown = this.#shown.get(id) ?? [];
+      this.#shown.delete(id);
+      const { owner, name: called, version } = type;
+      if (isEntitled(this.#settings.broker, action, { kind: "type", owner, name: called, version }, shown)) {
+        this.#entitled.add(about);
+        return;
+      }
+    }
+    throw new MaiaError("BROKER-HAS-NO-RIGHT", `the broker has no right to ${action} \`${type.name}\` itself, so nothing of it is handed over`);
+  }
+
+  async #ask(
+    tag: number, ref: number, action: string, type: EventType, filter: Expression, stream = randomBytes(16),
+  ): Promise<void> {
     const { key } = this.#settings;
     const body = canonical(expr(
       "request", expr("version", "1"), expr("action", action), this.#network,
       expr("type", expr("owner", ed25519(type.owner)), expr("name", type.name), expr("version", type.version)),
-      expr("filter", filter), expr("stream", randomBytes(16)), expr("at", String(Date.now() * 1000)),
+      expr("filter", filter), expr("stream", stream), expr("at", String(Date.now() * 1000)),
       expr("nonce", randomBytes(16)),
     ));
     const signer = canonical(expr("signer", ed25519(key.public)));
@@ -166,7 +221,8 @@ export class Client {
     const asked = [tag, ref, request, this.#certificates(), [type.signed]];
     this.#send(tag === SUBSCRIBE ? [...asked, null, null] : asked); // not durable
     await accepted;
-    this.#standing.set(ref, createHash("sha256").update(request).digest());
+    const askAgain = () => this.#ask(tag, ref, action, type, filter, stream);
+    this.#standing.set(ref, { digest: createHash("sha256").update(request).digest(), askAgain });
   }
 
   #certificates(): Packed[] {
@@ -208,6 +264,8 @@ export class Client {
         if (version !== 1 || !canonical(this.#network).equals(network)) {
           throw new MaiaError("PROTOCOL-WRONG-NETWORK", "the broker is of another network");
         }
+        const { broker, coordinator, network: called } = this.#settings;
+        this.#isOpen = isEntitled(broker, "serve", { kind: "network", owner: coordinator, name: called }, fields[2] as Buffer[]);
         this.#send([HELLO!, 1, network, this.#certificates(), randomBytes(16), null]);
         break;
       }
@@ -238,6 +296,10 @@ export class Client {
         }
         break;
       }
+      case RIGHT_SHOWN:
+        this.#shown.set(fields[0], fields[1]);
+        this.#settle(fields[0], (one) => one.resolve(0));
+        break;
       case PUBLISHED:
         this.#publishers.get(fields[0])?.answered(fields[1], fields[2]);
         break;
@@ -248,17 +310,22 @@ export class Client {
     }
   }
 
-  /** Say that everything that was accepted is still wanted, before the lease ends. */
+  /** Say that everything that was accepted is still wanted, before the lease ends; if told so, sign it again. */
   #renew(): void {
     if (this.#standing.size === 0) return;
     const digest = createHash("sha256").update("maia/1/standing\0");
-    for (const [ref, request] of [...this.#standing].sort(([one], [other]) => one - other)) {
+    for (const [ref, asked] of [...this.#standing].sort(([one], [other]) => one - other)) {
       const number = Buffer.alloc(8);
       number.writeBigUInt64BE(BigInt(ref));
-      digest.update(number).update(request);
+      digest.update(number).update(asked.digest);
     }
     const id = ++this.#numbers;
-    this.#answer(id).catch((problem: Error) => this.#end(problem));
+    this.#answer(id)
+      .catch((problem: Error) => {
+        if (!(problem instanceof MaiaError && problem.code.startsWith("UNAVAILABLE-"))) throw problem;
+        return Promise.all([...this.#standing.values()].map((one) => one.askAgain()));
+      })
+      .catch((problem: Error) => this.#end(problem));
     this.#send([RENEW_ALL!, id, this.#standing.size, digest.digest()]);
   }
 
@@ -284,9 +351,11 @@ export class Subscription implements AsyncIterable<ReceivedEvent> {
   #labels: string[] = [];
   #problem: Error | undefined;
   #woken: () => void = () => undefined;
+  #seen: SeenPublications;
 
-  constructor(type: EventType) {
+  constructor(type: EventType, seen = new SeenPublications()) {
     this.#type = type;
+    this.#seen = seen;
   }
 
   take([publisher, stream, label, publishedAt, rows, columns]: any[]): void {
@@ -306,7 +375,9 @@ export class Subscription implements AsyncIterable<ReceivedEvent> {
       });
     }
     const key = `ed25519:${Buffer.from(publisher).toString("hex")}`;
-    this.#events.push(...events.map((values) => ({ values, publisher: key, publishedAt: publishedAt as number })));
+    const several = named.get(PUBLICATION)?.name ?? PUBLICATION;
+    const fresh = events.filter((values) => this.#seen.isNew(key, values[several]));
+    this.#events.push(...fresh.map((values) => ({ values, publisher: key, publishedAt: publishedAt as number })));
     this.#woken();
   }
 
@@ -353,6 +424,17 @@ export class Publisher {
       this.#waiting.set(sequence, { resolve, reject });
       this.#send(events.length, sequence, columns);
     });
+  }
+
+  /** Publish one event on several topics of a tree that was declared for that; return on how many it was refused. */
+  publishOn(topics: string[], event: Record<string, Packed>): Promise<number> {
+    const each = [...new Set(topics)];
+    const several = this.#type.attributes.find((one) => one.uid === PUBLICATION);
+    if (each.length < 1 || each.length > TOPICS_MAX || (each.length > 1 && several === undefined)) {
+      return Promise.reject(new MaiaError("INPUT-TOPICS", `name 1 to ${TOPICS_MAX} topics; several in a tree declared with \`--several\``));
+    }
+    const common = each.length > 1 ? { [several!.name]: randomBytes(16) } : {};
+    return this.publish(each.map((topic) => ({ ...event, topic, ...common })));
   }
 
   answered(upto: number, refused: number): void {

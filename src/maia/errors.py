@@ -36,6 +36,10 @@ class MaiaError(Exception):
             self.code = code
         super().__init__(message)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Have it raised in another process as it was in one, whatever its class is made from."""
+        return _rebuilt, (type(self), self.args), self.__dict__
+
     @property
     def message(self) -> str:
         """Return the sentence for people, without the code."""
@@ -44,6 +48,10 @@ class MaiaError(Exception):
     def as_record(self) -> dict[str, object]:
         """Return the error as named fields, for `--json` and for structured logs."""
         return {"code": self.code, "message": self.message}
+
+
+def _rebuilt(kind: type[MaiaError], args: tuple[object, ...]) -> MaiaError:
+    return kind.__new__(kind, *args)
 
 
 class Refusal(MaiaError):

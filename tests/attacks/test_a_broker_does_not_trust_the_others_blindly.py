@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from maia.credentials import FIRST_VERSION, Action, SigningKey, TypeName
+from maia.credentials.authority import Bound, FilterBound
 from maia.events import Frame, Kind, frame_of
-from maia.predicates import ALWAYS
+from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.table.interests import Tally, digest_of_filter, mark_of_interest
 from maia.testing import NetClient, shown
 from maia.types import type_id
@@ -65,7 +66,7 @@ def carried(net: Net, sequence: int, *plates: str, **changes: object) -> Carried
 
 @pytest.fixture
 def net() -> Net:
-    net = Net(verify_in_transit=1.0)
+    net = Net(verify_in_transit=1.0, open_borders=True)
     net.broker()
     return net
 
@@ -89,6 +90,21 @@ def test_a_proof_routes_no_more_than_it_proves(net: Net) -> None:
     camera.publish(camera.advertise(), sighting("LC04 ABC"), sighting(SUSPECT))
     (frame,) = rogue.all_heard(Carried)
     assert list(frame.kept) == [1]
+
+
+def test_a_proof_routes_no_more_than_its_bounds(net: Net) -> None:
+    """A67, E9: asked for within a bound and wanted without it, and asked for outside."""
+    camera, rogue = net.client("camera at Victoria"), rogue_broker(net)
+    near = Comparison(NUMBERPLATE, Operator.EQ, SUSPECT)
+    bounds = (FilterBound(Bound.UPPER, near),)
+    right = net.cast.right(ROGUE, Action.SUBSCRIBE, bounds=bounds)
+    ref = camera.advertise()
+    for number, (asked, rows) in enumerate([(ALWAYS, []), (near, [1])]):
+        proof = rogue.request(Action.SUBSCRIBE, asked)
+        wanted = Wanted(bytes([number]) * 16, filter_to_bytes(ALWAYS), proof, shown([right]))
+        rogue.say(Interest(the_type(net), [wanted], []))
+        camera.publish(ref, sighting("LC04 ABC"), sighting(SUSPECT))
+        assert [row for frame in rogue.all_heard(Carried) for row in frame.kept] == rows
 
 
 def a_type_of_its_own(rogue: NetClient) -> TypeName:

@@ -12,8 +12,11 @@ from maia.broker.settings import BrokerLimits
 from maia.broker.streams import catch_up, log_requests
 from maia.credentials import Action, SigningKey, Validity
 from maia.events import Instant, frame_of
+from maia.policy.view_bytes import EVERYTHING
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
-from maia.testing import NetClient, key_of, shown
+from maia.sealing import EpochKeys, Publication, Sealer
+from maia.sealing.groups.key_group import GroupId
+from maia.testing import NetClient, key_of, random_from, shown
 from maia.types import SealingLevel, type_id
 from maia.wire.codec import decode, decode_recorded, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
@@ -42,6 +45,7 @@ from support.numberplate import (
     camera_and_reader,
     sighting,
 )
+from support.sealing import seal_one
 
 CAMERA = "camera at Victoria"
 LOG = b"l" * 16
@@ -51,7 +55,7 @@ class Town:
     """One recording broker with a right to the type, a durable subscriber, and brokers that tests make up."""
 
     def __init__(self, **settings: object) -> None:
-        self.net = Net(verify_in_transit=1.0, recording=RECORDING, **settings)
+        self.net = Net(verify_in_transit=1.0, recording=RECORDING, open_borders=True, **settings)
         key, credentials = self.net.cast.identity("CCS broker")
         own = self.net.cast.right(key.principal, Action.SUBSCRIBE)
         self.broker = self.net.broker(credentials=(*credentials, own))
@@ -118,10 +122,12 @@ class Town:
         entry = Wanted(b"i" * 16, filter_to_bytes(wanted), proof, shown((right,)))
         neighbour.say(Interest(self.type_id, [entry], []))
 
-    def fetch(self, neighbour: NetClient, *places: LogPlace, since: int = 0, runs=()) -> list[LogFetched]:
+    def fetch(
+        self, neighbour: NetClient, *places: LogPlace, since: int = 0, runs=(), views=()
+    ) -> list[LogFetched]:
         """Let a neighbour ask for all that is recorded; return what it was sent."""
         number = next(self.numbers).to_bytes(16)
-        neighbour.say(FetchLog(number, self.type_id, since, list(places), list(runs)))
+        neighbour.say(FetchLog(number, self.type_id, since, list(places), list(runs), list(views)))
         assert number in [one.id for one in neighbour.all_heard(LogAnswered)]
         return [one for one in neighbour.all_heard(LogFetched) if one.id == number]
 
@@ -208,6 +214,7 @@ def test_what_was_published_where_no_broker_records_is_reported_once(town: Town)
     town.office, source = town.net.client("billing office"), town.neighbour()
     town.office.durable()
     source.say(LogAnswered(town.offer(source).id, is_whole=False))
+    town.net.advance(5)  # until the subscription is accepted
     assert town.missed() == ["UNAVAILABLE-LOG-NOT-FETCHED"]
     town.net.advance(61)
     source.say(LogAnswered(source.last(FetchLog).id, is_whole=False))
@@ -250,6 +257,34 @@ def test_an_answer_that_is_too_long_ends_the_link(town: Town, monkeypatch: pytes
     town.answer(liar, town.offer(liar), *range(20))
     assert liar.bye == "PROTOCOL-CATCH-UP"
     assert not town.recorded()
+
+
+def test_a_place_stays_where_it_was_until_the_askers_interests_are_known(town: Town) -> None:
+    """A broker that starts asks before its interests have come: what others had for it is not left out."""
+    source = town.neighbour()
+    asked = town.offer(source)
+    assert EVERYTHING in asked.views
+    assert len(asked.views) == 2, "the broker's own and that of the office"
+    place = LogPlace(source.principal.key, LOG, 9)
+    source.say(LogFetched(asked.id, place, 9, True, False, [], is_early=True))
+    source.say(LogAnswered(asked.id, is_whole=True))
+    town.net.advance(3)
+    again = source.last(FetchLog)
+    assert again.id != asked.id
+    assert not again.places
+    town.answer(source, again, 0)
+    assert town.recorded() == [0]
+
+
+def test_an_answer_says_whether_it_is_for_all_who_ask(town: Town) -> None:
+    """Of what is released for a class, the answer is early until an interest of the class has come."""
+    town.publish("a")
+    asker = town.neighbour()
+    town.want(asker)
+    (answer,) = town.fetch(asker, views=[EVERYTHING])
+    assert not answer.is_early
+    (answer,) = town.fetch(asker, views=[EVERYTHING, b"another class   "])
+    assert answer.is_early
 
 
 def test_a_log_without_end_that_does_not_move_is_left(town: Town) -> None:
@@ -362,6 +397,45 @@ def test_a_sealed_frame_is_fetched_as_it_travelled_and_a_forged_one_is_refused(i
     assert len(published) == 2
     assert fetched == (published[:1] if is_forged else published)
     assert bool(net.brokers["Met broker"].counts.get("maia_frames_refused_total")) is is_forged
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_reader_signed_and_a_log_fetched_uses_up_no_number_of_a_publisher(restarts: bool) -> None:
+    """A109, A66, A85: publications count whoever of those entitled signed them; a reader is none of them."""
+    net = SealedNet(SealingLevel.ATTRIBUTE)
+    net.entitle("CCS broker", READ, WRITE)
+    net.entitle("Met broker", READ)
+    net.entitle("a reader's broker", READ)
+    for name, seeds in (("CCS broker", []), ("Met broker", ["CCS broker"])):
+        net.hold(net.broker(name, seeds=seeds, recording=RECORDING), *EVERY_KEY)
+    camera, reader = camera_and_reader(net)
+    reader.durable()
+    camera.publish(1, sighting("one"))
+    net.crash("Met broker")
+    camera.publish(1, sighting("two"))
+    ring, frame = net.ring(*EVERY_KEY), frame_of([sighting("forged")], NUMBERPLATE_KINDS)
+    keys = EpochKeys(net.type_id, 1, lambda uid: ring.key(GroupId(net.type_id, uid), 1))
+    sealer = Sealer(net.cast.identity("a reader's broker")[0], random=random_from(b"r"), process_id=lambda: 1)
+    about = [Publication(camera.principal, camera.stream, number, int(net.now), 1) for number in range(2, 6)]
+    forged = [encode(seal_one(sealer, one, frame, keys, SealingLevel.ATTRIBUTE)) for one in about]
+
+    def add(message: object) -> object:
+        is_answer = isinstance(message, LogFetched) and message.frames
+        return replace(message, frames=[*message.frames, *forged]) if is_answer else message
+
+    net.tamper = add
+    net.hold(net.restart("Met broker"), *EVERY_KEY)
+    net.advance(5)
+    net.tamper = None
+    assert len(net.log("Met broker").safe) == 6, "what is on record is for readers to judge"
+    if restarts:
+        net.hold(net.restart("Met broker"), *EVERY_KEY)
+        net.advance(5)
+    reader = net.client("CCS", "Met broker")
+    reader.durable()
+    camera.publish(1, sighting("three"))
+    camera.publish(1, sighting("four"))
+    assert [one[NUMBERPLATE] for one in reader.logged_events()] == ["one", "two", "three", "four"]
 
 
 def _forged(message: object) -> object:

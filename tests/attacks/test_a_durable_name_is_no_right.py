@@ -5,9 +5,9 @@ from __future__ import annotations
 from maia.broker import BrokerLimits
 from maia.credentials import Action, Validity
 from maia.events import SECOND, Instant
-from maia.predicates import Comparison, Operator
+from maia.predicates import ALWAYS, Comparison, Operator
 from maia.testing import NetClient, key_of, shown
-from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, Subscribe
+from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, Subscribe, SubscribePart
 from support.numberplate import (
     EVERY_KEY,
     LOCATION,
@@ -105,6 +105,32 @@ def test_a_peer_that_comes_back_with_less_sees_less_of_what_was_recorded_before(
     back = net.guest("archive", narrow)
     back.durable()
     assert back.logged_events() == [{NUMBERPLATE: "B2"}]
+
+
+def test_a_range_is_read_by_the_owner_of_its_name_under_its_right_of_now() -> None:
+    """A69, A36: no other principal reads between another's positions, and the owner not beyond its right."""
+    net = recording_net()
+    right = net.cast.right(key_of("archive").principal, Action.SUBSCRIBE, validity=until(NOW + 100 * SECOND))
+    archive = net.guest("archive", right)
+    archive.durable(upto=0)
+    publish(net, "A1", "B2")
+    sent = [one.position for one in archive.all_heard(DeliverLogged)]
+    thief = net.guest("thief", net.cast.right(key_of("thief").principal, Action.SUBSCRIBE))
+    for name in ("mine", "other"):
+        # With a name of its own, and with none, positions of another's cursor open nothing.
+        asked = thief._ask(SubscribePart, Action.SUBSCRIBE, ALWAYS, {}, name, sent[0], sent[1])
+        assert thief.code_of(asked) == "REFUSED-DURABLE-OTHER-LOG"
+        thief.durable(name)
+    assert not thief.all_heard(DeliverLogged)
+    beyond = archive._ask(SubscribePart, Action.SUBSCRIBE, ALWAYS, {}, "mine", None, bytes(24))
+    assert archive.code_of(beyond) == "REFUSED-DURABLE-OTHER-LOG"
+    net.advance(200)
+    back = net.guest("archive", right)
+    assert (
+        back.code_of(back._ask(SubscribePart, Action.SUBSCRIBE, ALWAYS, {}, "mine", None, sent[1]))
+        is not None
+    )
+    assert not back.all_heard(DeliverLogged)
 
 
 def test_what_was_published_under_a_right_stays_said_when_the_right_is_over() -> None:

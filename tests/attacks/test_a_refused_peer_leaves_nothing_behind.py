@@ -287,7 +287,7 @@ TAKEN_BACK = {
 def test_what_a_broker_tells_of_types_that_do_not_exist_has_a_bound_in_bytes(kind: str) -> None:
     """A89: whatever it is called, a neighbour that makes this broker keep too much is parted from."""
     share = MIB
-    net = Net(limits=BrokerLimits(bytes_per_peer=share), verify_in_transit=0.0)
+    net = Net(limits=BrokerLimits(bytes_per_peer=share), verify_in_transit=0.0, open_borders=True)
     net.broker()
     rogue = rogue_broker(net)
     with counted() as kept:
@@ -303,7 +303,7 @@ def test_what_a_broker_tells_of_types_that_do_not_exist_has_a_bound_in_bytes(kin
 @pytest.mark.parametrize("kind", TAKEN_BACK)
 def test_what_is_taken_back_is_not_held_against_a_broker(kind: str) -> None:
     """A89: an account of what is kept, not of what was ever said."""
-    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
+    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0, open_borders=True)
     net.broker()
     rogue = rogue_broker(net)
     rogue.say(TOLD[kind](1000))  # stands all the time
@@ -368,7 +368,7 @@ def test_offers_without_proof_fill_no_desk() -> None:
 
 def test_nothing_is_left_of_a_broker_that_was_parted_from() -> None:
     """A89: all that was kept on its behalf goes with the link."""
-    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
+    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0, open_borders=True)
     net.broker()
     with counted() as kept:
         for _ in range(5):
@@ -387,7 +387,7 @@ def test_nothing_is_left_of_a_broker_that_was_parted_from() -> None:
 
 def test_what_others_say_of_a_broker_is_not_held_against_it() -> None:
     """A89: a rogue rendezvous leaves replicas that speak of an honest broker, which then comes."""
-    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
+    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0, open_borders=True)
     running = net.broker()
     routes, honest_key = running.parts.routes, SigningKey.from_seed(b"\x0d" * 32)
     own, rogue_node = routes.membership.own.node, node_id_of_key(ROGUE.principal.key)
@@ -412,7 +412,7 @@ def test_what_others_say_of_a_broker_is_not_held_against_it() -> None:
 
 def test_replicas_for_brokers_that_never_come_have_a_bound() -> None:
     """A89: what a rendezvous that is gone has left waits for its holder, and the oldest of it goes."""
-    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0)
+    net = Net(limits=BrokerLimits(bytes_per_peer=MIB), verify_in_transit=0.0, open_borders=True)
     running = net.broker()
     routes = running.parts.routes
     own, rogue_node = routes.membership.own.node, node_id_of_key(ROGUE.principal.key)

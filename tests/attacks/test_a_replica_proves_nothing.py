@@ -25,7 +25,7 @@ class Town:
     """A broker that verifies everything, who sends it a replica, and the broker that this is about."""
 
     def __init__(self, *, is_sender_nearer: bool = True) -> None:
-        self.net = Net(verify_in_transit=1.0)
+        self.net = Net(verify_in_transit=1.0, open_borders=True)
         self.broker = self.net.broker()
         self.office = self.net.client(OFFICE)
         assert self.office.was_accepted(self.office.subscribe())

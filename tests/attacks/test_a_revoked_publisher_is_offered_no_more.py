@@ -53,8 +53,11 @@ def offer(net: Net, right: SignedCertificate) -> Offer:
 
 def wanted_there(edge: NetClient) -> int:
     """How many interests the edge was told and has not been told to forget."""
-    said = [one for one in edge.all_heard(Interest) if one.key == the_type(edge.net)]
-    return sum(len(one.add) - len(one.remove) for one in said)
+    wanted: set[bytes] = set()
+    for one in edge.all_heard(Interest):
+        if one.key == the_type(edge.net):
+            wanted = (wanted | {entry.id for entry in one.add}) - set(one.remove)
+    return len(wanted)
 
 
 class Town:

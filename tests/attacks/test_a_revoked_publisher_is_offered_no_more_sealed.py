@@ -44,7 +44,7 @@ class Town:
         client = net.client(f"camera {number}", "Met broker", key=camera, credentials=pool)
         client.advertise()  # from now on, the broker receives a peer that must confirm it
         net.advance(5)
-        ref = client.advertise()
+        ref = client.advertise(stream=b"another stream..")  # else a newer request for the same
         assert client.was_accepted(ref), client.heard
         told = [one for _, _, one in net.carried if is_sealed(one, Offer) and one.stands]
         client.hang_up()

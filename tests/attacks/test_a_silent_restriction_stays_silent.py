@@ -21,7 +21,12 @@ class Story:
     """A city in which some sightings are withheld from the auditor, or were never made."""
 
     def __init__(self, *, withholds: bool, at: str, publisher_at: str) -> None:
-        self.net, self.withholds, self.at, self.publisher_at = Net(), withholds, at, publisher_at
+        self.net, self.withholds, self.at, self.publisher_at = (
+            Net(open_borders=True),
+            withholds,
+            at,
+            publisher_at,
+        )
         limits = BrokerLimits(durable_frames_under_way=2)
         for name, seeds in ((HERE, []), (THERE, [HERE]), (BETWEEN, [HERE, THERE])):
             self.net.broker(name, seeds=seeds, recording=RECORDING, limits=limits)

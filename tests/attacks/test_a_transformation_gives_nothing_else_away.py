@@ -174,7 +174,7 @@ def test_a93_a_holder_of_blurred_places_cannot_delegate_exact_ones() -> None:
         assert answers[0] is None or "CB3 0FD" not in answers[0].values(), name
 
 
-def test_a93_a_holder_of_transformed_events_gets_no_key() -> None:
+def test_a93_a_holder_of_transformed_events_gets_no_key_of_what_they_are_made_of() -> None:
     """A93: with the key of an attribute, its holder would open what its right transforms."""
     sealing = Sealing(SealingLevel.ATTRIBUTE, HOSPITAL.principal, ("127.0.0.1:7500",))
     definition = replace(PRESCRIBE.definition, sealing=sealing)
@@ -184,8 +184,8 @@ def test_a93_a_holder_of_transformed_events_gets_no_key() -> None:
     def groups(who: SigningKey, *rights: SignedCertificate) -> set[str | None]:
         return {one.uid for one in standing(Claim(who.principal, (sealed,), rights), grounds, NOW).groups}
 
-    assert groups(AUDITOR, right_of("auditor", AUDITOR)) == set()
-    assert groups(CARER, right_of("carer", CARER)) == set()
+    assert groups(AUDITOR, right_of("auditor", AUDITOR)) == set(), "it converts, and is answered by no broker"
+    assert groups(CARER, right_of("carer", CARER)) == {None, "1", "5"}, "what it is shown as it was published"
     assert groups(PHARMACY, right_of("pharmacist", PHARMACY)) == {None, "1", "2", "6"}
     # A plain right beside a transformed one opens what the plain one shows, and not what the other reads.
     plain = issued(CARER, Authority(TYPE, SUBSCRIBE, frozenset({"2"})))

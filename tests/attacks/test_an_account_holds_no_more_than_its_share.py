@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -12,14 +13,16 @@ import pytest
 from maia.clock import system_now
 from maia.credentials import Action
 from maia.events import seconds_after
+from maia.gateway.server import kept_sessions
 from maia.gateway.server.config import prepare, read_config
 from maia.gateway.server.gateway import Gateway
 from maia.gateway.server.shares import AccountQuota
 from maia.net.observer import QuietRecords
 from maia.predicates import ALWAYS, NEVER
+from maia.private_files import replace_file
 from maia.testing import until
 from support.http_clients import EVENTS, call
-from support.mqtt_city import City, mqtt_city, taken
+from support.mqtt_city import WAIT_S, City, mqtt_city, taken
 from support.raw_mqtt import Raw, packet, raw, raw_client
 
 NEWS, PLATES = "topic.news", "city.Numberplate"
@@ -197,6 +200,37 @@ def test_wills_that_wait_hold_no_link(tmp_path: Path) -> None:
                 lambda: len(city.broker.status()["links"]) <= len(before) + 1, "links to go", within_s=20
             )
             assert city.gateway.status()["sessions"] == WILLS + 1
+
+    asyncio.run(story())
+
+
+def test_lasting_sessions_of_one_account_keep_no_other_waiting_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A88, A116 (N3): while the disk takes its time, messages flow; lasting subscriptions alone wait."""
+    is_ready, written = threading.Event(), list[Path]()
+
+    def written_slowly(path: Path, data: bytes) -> None:
+        assert is_ready.wait(WAIT_S)
+        written.append(path)
+        replace_file(path, data)
+
+    monkeypatch.setattr(kept_sessions, "replace_file", written_slowly)
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path) as city:
+            people(city)
+            reader, desk = await city.mqtt("reader"), await city.mqtt("desk")
+            assert (await reader.subscribe("news/#"))[0] == 1
+            lasting = [(await raw_client(city, "silent", f"lasting {n}", expiry_s=600))[0] for n in range(3)]
+            answers = [asyncio.create_task(one.subscribe("plates/#", 1)) for one in lasting]
+            await until(lambda: city.broker.status()["subscriptions"] == 4, "the broker to have them")
+            assert (await desk.publish("news/now", b"while the disk is busy"))[0] == 0
+            assert (await reader.message())[1] == b"while the disk is busy"
+            assert not any(one.done() for one in answers), "what was answered is on disk"
+            is_ready.set()
+            assert await asyncio.gather(*answers) == [1, 1, 1]
+            assert len(set(written)) == 3
 
     asyncio.run(story())
 

@@ -28,7 +28,7 @@ def told_another_domain(courts: Station, station: Station) -> list[AuditHead]:
     return heard
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def story() -> tuple[list[AuditRecord], list[AuditHead]]:
     """The audit of some busy minutes at the Met, and the heads that others have seen in between."""
     courts, station = court(), met()

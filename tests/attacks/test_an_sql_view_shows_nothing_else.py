@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -25,6 +26,8 @@ from maia.credentials import (
     exact_name,
 )
 from maia.events import SECOND, AttributeUid, Instant
+from maia.ledger.files import LedgerFiles
+from maia.postgres.view_definitions import ViewLedger
 from maia.postgres.views import InstalledViews
 from maia.predicates import parse_predicate
 from maia.testing import grant
@@ -70,11 +73,18 @@ def right(
 HIDDEN = 'not patient == "O\'Neil \\\\ 7%"'
 
 
-@pytest.fixture(params=["hidden", "open"])
-def view(database: Hospital, request: pytest.FixtureRequest) -> str:
-    """The view of a carer from whom one patient is hidden, over a function and without one."""
-    table = database.table if request.param == "hidden" else open_plans(database.table)
-    (made,) = database.renew((CARER, [right(HIDDEN)]), table=table)
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[ViewLedger]:
+    with LedgerFiles(tmp_path / "ledger") as files:
+        yield ViewLedger(files, HOSPITAL.principal)
+
+
+@pytest.fixture(params=["hidden", "open", "recorded"])
+def view(database: Hospital, ledger: ViewLedger, request: pytest.FixtureRequest) -> str:
+    """The view of a carer from whom one patient is hidden: over a function, without, with reads noted."""
+    table = open_plans(database.table) if request.param == "open" else database.table
+    noted = ledger if request.param == "recorded" else None
+    (made,) = database.renew((CARER, [right(HIDDEN)]), table=table, ledger=noted)
     assert made.shows, made.problem
     return database.view()
 
@@ -102,9 +112,12 @@ def test_a_cast_that_fails_names_no_hidden_value(database: Hospital, view: str):
     assert "NW1" not in str(refused.value)
 
 
-def test_no_plan_text_or_setting_shows_what_a_view_asks(database: Hospital):
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_no_plan_text_or_setting_shows_what_a_view_asks(
+    database: Hospital, ledger: ViewLedger, is_noted: bool
+):
     """A93: plans, counts of withheld rows, the catalogue, errors and debug output are silent."""
-    (made,) = database.renew((CARER, [right(HIDDEN)]))
+    (made,) = database.renew((CARER, [right(HIDDEN)]), ledger=ledger if is_noted else None)
     assert made.shows
     view, said = database.view(), []
     with database.role() as session:

@@ -153,7 +153,7 @@ async def test_a_request_shows_the_chain_that_it_needs_and_no_other_certificate(
         assert isinstance(advertised, Advertise)
         assert comments(said_hello.credentials) == {"PITO to CCS", "CCS to camera at Victoria"}
         assert comments(advertised.credentials) == {"PITO to CCS", "CCS to camera at Victoria"}
-        assert actions(said_hello.credentials) == {Action.CONNECT, Action.INSTALL}
+        assert actions(said_hello.credentials) == {Action.CONNECT, Action.INSTALL, Action.SERVE}
         assert actions(advertised.credentials) == {Action.PUBLISH, Action.SUBSCRIBE}
 
 

@@ -77,7 +77,7 @@ def batch_of(frames, uids):
 
 def plates(opened, frames):
     found = opened.rows_of([batch_of(frames, opened.kinds)])
-    return [plate for _, batch in found for plate in batch.column(PLATE).to_pylist()]
+    return [plate for one in found for plate in one.rows.column(PLATE).to_pylist()]
 
 
 @pytest.fixture(params=[EVENT, ATTRIBUTE], ids=["event", "attribute"])

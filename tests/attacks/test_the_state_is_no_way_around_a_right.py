@@ -127,8 +127,10 @@ def test_a_broker_without_proved_interest_learns_nothing_by_asking(net: Net) -> 
     assert [one.question[:1] for one in rogue.all_heard(StateDone)] == [b"q", b"r"]
 
 
-def test_a_broker_is_told_the_rows_that_it_has_proved_and_no_others(net: Net) -> None:
+def test_a_broker_is_told_the_rows_that_it_has_proved_and_no_others() -> None:
     """A67, C9: the detective's proof, used to ask for the state of every car."""
+    net = Net(verify_in_transit=1.0, open_borders=True)
+    net.broker()
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting("LC04 ABC"), sighting(SUSPECT))
     rogue = rogue_broker(net, "CCS broker")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import socket
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from maia.net import status_endpoint
+from maia.net.addresses import host_and_port
 from maia.net.status_endpoint import (
     DOOR_FILE,
     NoStatus,
@@ -20,7 +24,7 @@ from maia.net.status_endpoint import (
     new_token,
     read_door,
 )
-from maia.testing import free_port
+from maia.testing import free_port, until
 from maia.testing.refusals import raises
 
 NAMES = {"links": [{"peer": "ed25519:somebody"}]}
@@ -82,6 +86,32 @@ def test_silent_connections_keep_no_reader_out() -> None:
         return answer
 
     assert status_of(asyncio.run(story())) == 200
+
+
+def test_an_answer_that_no_peer_reads_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A89 A116: after the time of a request, what waits for its reader is gone with the connection."""
+    monkeypatch.setattr(status_endpoint, "REQUEST_S", 0.2)
+    page = b"x" * (16 << 20)
+
+    async def story() -> int:
+        endpoint = StatusEndpoint(StatusSource(lambda: True, lambda: page, dict), token=None)
+        silent = socket.socket()
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        silent.connect(host_and_port(await endpoint.start("127.0.0.1:0")))
+        silent.sendall(get("/metrics"))
+        await until(lambda: len(endpoint._asking) == 1, "the request to come")
+        await until(lambda: len(endpoint._asking) == 0, "its time to be over")
+        silent.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=silent)
+        read = 0
+        with suppress(ConnectionError):
+            while some := await reader.read(1 << 20):
+                read += len(some)
+        writer.close()
+        await endpoint.stop()
+        return read
+
+    assert asyncio.run(story()) < len(page)
 
 
 def test_status_needs_the_token() -> None:

@@ -9,12 +9,12 @@ from uuid import UUID
 from maia.broker import BrokerLimits
 from maia.client.api.client import connect, fetch_definitions
 from maia.clock import system_now
-from maia.credentials import FIRST_VERSION, Action, TypeName
+from maia.credentials import FIRST_VERSION, Action, SigningKey, TypeName
 from maia.predicates import ALWAYS
 from maia.testing import NetClient, in_a_loop, soon
 from maia.types import SignedDefinition, TypeDefinition, definition_to_bytes, sign_definition
 from maia.wire import Accepted, EdgeRequest, Subscribe, request_to_bytes, sign_request
-from maia.wire.messages import Failed, TypeQuery, TypeReply
+from maia.wire.messages import Failed, TypeQuery, TypeReply, VersionsQuery
 from maia.wire.names import type_to_bytes
 from support.live import STORY, broker, stranger
 from support.numberplate import NUMBERPLATE_ATTRIBUTES, Net
@@ -107,6 +107,50 @@ def test_questions_about_types_have_a_quota_by_the_length_of_the_answer() -> Non
     assert len(running.noted("refused")) == 1
     assert not billing.closed
     assert told_of(net.client("camera at Victoria"), versions[0]) != []
+
+
+def versions_told(client: NetClient, definition: SignedDefinition) -> list[bytes]:
+    """Ask which versions of a type there are, and return what was told by now."""
+    client.say(VersionsQuery(next(_NUMBERS), type_to_bytes(definition.definition.name)))
+    return [one for reply in client.all_heard(TypeReply)[-1:] for one in reply.definitions]
+
+
+def test_versions_that_other_brokers_know_are_told_whichever_is_asked() -> None:
+    """N11: by a broker that knows an old version, and by one that knows none; each version once."""
+    net = Net()
+    near, third, far = net.three()
+    versions = lineage(net.cast, "uk.test.Long", 4)
+    for running, some in ((near, versions), (far, versions[:2])):
+        owner = net.client(OWNER, running.name)
+        assert owner.was_accepted(subscribed(owner, *some))
+    billing = net.client("billing office", far.name)
+    told = versions_told(billing, versions[0])
+    assert (set(told), len(told)) == ({definition_to_bytes(one) for one in versions}, 4)
+    elsewhere = net.client("camera at Victoria", third.name)
+    assert told_of(elsewhere, versions[2]) == [definition_to_bytes(one) for one in versions[:3]]
+    assert not any(one.parts.dispatch.type_queries.questions for one in net.brokers.values())
+
+
+def test_a_neighbour_that_lies_or_is_silent_prevents_no_answer() -> None:
+    """N11: what is about another type goes nowhere, and a late answer is not waited for."""
+    net = Net()
+    running = net.broker()
+    versions, others = lineage(net.cast, "uk.test.Long", 2), lineage(net.cast, "uk.test.Other", 1)
+    subscribed(net.client(OWNER), *versions)
+    key = SigningKey.from_seed(b"n" * 32)
+    right = (net.cast.connect_right(key.principal),)
+    neighbour = net.client("a neighbour", key=key, credentials=right, address="near:1")
+    billing = net.client("billing office")
+    assert versions_told(billing, versions[0]) == []
+    (asked,) = neighbour.all_heard(VersionsQuery)
+    neighbour.say(TypeReply(asked.id, [b"no definition", definition_to_bytes(others[0])]))
+    assert billing.last(TypeReply).definitions == [definition_to_bytes(one) for one in versions]
+    versions_told(billing, versions[0])
+    net.advance(3)
+    assert [len(one.definitions) for one in billing.all_heard(TypeReply)] == [2, 2]
+    neighbour.say(TypeReply(neighbour.last(VersionsQuery).id, []))
+    assert not running.parts.dispatch.type_queries.questions
+    assert not neighbour.closed
 
 
 # ------------------------------------------------------------ how many there are

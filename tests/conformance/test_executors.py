@@ -26,7 +26,7 @@ pytestmark = pytest.mark.laws
 
 
 def agrees(executor: Executor, seed: int, *, views: int = 20, events: int = 60, keyed: float = 0.5) -> None:
-    batch = random_batch(seed, views=views, events=events, keyed=keyed)
+    batch = random_batch(seed, views=views, events=events, keyed=keyed, has_publishers=True)
     assert_agrees(executor, batch)
     count_cases(batch.cases - 1)
 

@@ -213,11 +213,11 @@ def test_what_a_class_sees_of_an_event_is_what_the_kernel_shows(spark):
     matcher = BulkMatcher(spark, subscriptions, STORED)
     found = matcher.as_seen(data_frame(spark, events, types)).select(EVENT, "rights_class", *_exact_columns())
     views = {one.id: one.view for one in subscriptions}
+    members = dict(map(tuple, matcher.members.collect()))
     rows = found.toArrow().to_pylist()
     assert rows
     for row in rows:
-        members = matcher.classes[row["rights_class"]].members
-        seen = see(views[members[0]], events[row[EVENT]])
+        seen = see(views[members[row["rights_class"]]], events[row[EVENT]])
         assert seen is not None
         shown = {uid: row[uid] for uid in STORED if row[uid] is not None}
         assert {uid: (type(value), value) for uid, value in shown.items()} == {

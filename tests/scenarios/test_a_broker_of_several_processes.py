@@ -38,6 +38,7 @@ def make_city(home: Path) -> list[str]:
         )
         assert made.returncode == 0, made.stderr
         issue(home, "writer", "publish", "-d", f"{name}.type", name=f"w-{name}")
+        issue(home, "broker", "publish", "-d", f"{name}.type", "--may-delegate", name=f"b-{name}")  # it signs
         issue(home, "reader", "subscribe", "-d", f"{name}.type", name=f"r-{name}")
     (home / "broker.toml").write_text(CONFIG)
     return [homes[0], homes[1]]
@@ -87,7 +88,7 @@ def test_types_are_shared_among_the_processes_of_a_broker_and_a_killed_one_comes
     refused = command("broker", "-c", "broker.toml", "--processes", 2, cwd=home)
     assert (refused.returncode, "may pass on" in refused.stderr) == (2, True), refused.stderr
     about = ("--owner", "pito.pub", "--network", NETWORK)
-    issue(home, "broker", "connect", *about, "--may-delegate", name="may-delegate")
+    issue(home, "broker", "connect", "--action", "serve", *about, "--may-delegate", name="may-delegate")
     with running_maia("broker", "-c", "broker.toml", "--processes", 2, cwd=home) as broker:
         address, last = address_of(home), EVENTS + 1
         with connected(home, "writer", address) as writer, connected(home, "reader", address) as reader:

@@ -104,7 +104,7 @@ def made(folder: Path, port: int) -> None:
         run("key", "new", f"{who}.key")
     of_pito = ("cert", "issue", "-k", "pito.key", "--days", 2)
     for who, actions in {
-        "broker": ["connect"], "court": ["connect", "install"], "met": ["connect", "install"],
+        "broker": ["connect", "serve"], "court": ["connect", "install"], "met": ["connect", "install"],
         "smith": ["connect"], "camera": ["connect"],
     }.items():  # fmt: skip
         (folder / f"{who}-certs").mkdir()

@@ -87,7 +87,18 @@ def town(tmp_path: Path) -> Iterator[Town]:
     )  # fmt: skip
     for who in ("smith", "jones", "camera", "broker"):
         (tmp_path / f"{who}-certs").mkdir()
-        issue(tmp_path, who, "--network", "Met", "--action", "connect", "-o", f"{who}-certs/connect.cert")
+        issue(
+            tmp_path,
+            who,
+            "--network",
+            "Met",
+            "--action",
+            "connect",
+            "--action",
+            "serve",
+            "-o",
+            f"{who}-certs/connect.cert",
+        )
     for words in made:
         answer = maia(*words, "-k", "met.key", cwd=tmp_path)
         assert answer.returncode == 0, answer.stderr

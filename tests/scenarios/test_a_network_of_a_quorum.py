@@ -73,7 +73,7 @@ def allow(home: Path, who: str, members: tuple[str, ...], action: str, *about: o
 
 def connected(home: Path, who: str, members: tuple[str, ...], *, may: str = "subscribe") -> None:
     """Let a client read, or write, by the word of some members; two that stay let every client connect."""
-    allow(home, who, ("met", "kent"), "connect", "--network", NETWORK)
+    allow(home, who, ("met", "kent"), "connect", "--action", "serve", "--network", NETWORK)
     allow(home, who, members, may, "--type", "Numberplate")
     subprocess.run(["cp", "police.quorum", f"{who}-certs/"], cwd=home, check=True)
 
@@ -92,7 +92,8 @@ def forces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     owned = ("--owner", "police.quorum", "-c", "manager-certs", "--name", "Numberplate")
     done(home, "type", "define", "-k", "manager.key", *owned, *attributes, "-o", "np.type")
     done(home, "type", "verify", "np.type", "--constitution", "police.quorum")
-    allow(home, "broker", ("met", "kent"), "connect", "--network", NETWORK)
+    allow(home, "broker", ("met", "kent"), "connect", "--action", "serve", "--network", NETWORK)
+    allow(home, "broker", ("met", "kent"), "publish", "--type", "Numberplate")  # it signs what is published
     connected(home, "camera", ("met", "kent"), may="publish")
     connected(home, "early", ("met", "essex"))
     connected(home, "late", ("met", "surrey"))
@@ -184,7 +185,7 @@ def test_an_open_subscription_ends_with_the_member_that_it_depends_on(home: Path
 
 def test_a_broker_does_not_serve_an_edge_that_goes_by_the_old_constitution(home: Path) -> None:
     """The subscriber's own broker was not given the change, or does not want to know of it."""
-    allow(home, "edge", ("met", "kent"), "connect", "--network", NETWORK)
+    allow(home, "edge", ("met", "kent"), "connect", "--action", "serve", "--network", NETWORK)
     subprocess.run(["cp", "police.quorum", "edge-certs/"], cwd=home, check=True)
     edge, reader = home / "edge", home / "reader"
     for folder in (edge, reader):
@@ -241,10 +242,9 @@ def test_the_keys_of_a_sealed_type_go_to_those_whom_two_of_three_let_in(home: Pa
     keys, work = home / "keys", home / "reader"
     for folder in (keys, work, home / "domain-certs"):
         folder.mkdir()
-    allow(home, "domain", ("met", "kent"), "connect", "--network", NETWORK)
+    allow(home, "domain", ("met", "kent"), "connect", "--action", "serve", "--network", NETWORK)
     subprocess.run(["cp", "police.quorum", "domain-certs/"], cwd=home, check=True)
-    for action in ("publish", "subscribe"):
-        allow(home, "broker", ("met", "kent"), action, "--type", "Numberplate")
+    allow(home, "broker", ("met", "kent"), "subscribe", "--type", "Numberplate")
     sealed = ("--sealing", "attribute", "--keys", "domain.pub", "--add", "lane:int", "-o", "sealed.type")
     done(home, "type", "change", "np.type", "-k", "manager.key", "-c", "manager-certs", *sealed)
     server = (
@@ -296,7 +296,17 @@ def test_the_keys_of_a_sealed_type_go_to_those_whom_two_of_three_let_in(home: Pa
 
 def test_a_domain_passes_on_what_two_of_three_gave_it(home: Path) -> None:
     (home / "domain-certs").mkdir()
-    allow(home, "domain", ("met", "kent"), "connect", "--network", NETWORK, "--may-delegate")
+    allow(
+        home,
+        "domain",
+        ("met", "kent"),
+        "connect",
+        "--action",
+        "serve",
+        "--network",
+        NETWORK,
+        "--may-delegate",
+    )
     allow(home, "domain", ("met", "kent"), "subscribe", "--type", "Numberplate", "--may-delegate")
     subprocess.run(["cp", "police.quorum", "domain-certs/"], cwd=home, check=True)
     (home / "domain.toml").write_text(DOMAIN)

@@ -62,7 +62,7 @@ def run_stream(home: Path, who: str) -> Answer:
 
 def batches(home: Path) -> int:
     """Return how many batches of the run have been written so far, beside its result."""
-    return len(list(home.glob(".result-*/updates/*=*/_SUCCESS")))
+    return len(list(home.glob(".maia-stream-*/updates/*=*/_SUCCESS")))
 
 
 def dismissed(met: DomainAtWork, who: str, fact: str) -> None:
@@ -103,4 +103,5 @@ def test_a_stream_whose_right_is_taken_back_midway_ends_with_a_code_and_leaves_n
     else:
         pytest.fail("no run came as far as two batches")
     assert not (tmp_path / "result").exists()
-    assert not list(tmp_path.glob(".result-*")), "what was half written is gone too"
+    left = [*tmp_path.glob(".result-*"), *tmp_path.glob(".maia-stream-*")]
+    assert not left, "what was half written is gone too"

@@ -65,7 +65,7 @@ def published_from(folder: Path, address: str, text: bytes) -> tuple[Answer, lis
 
 BAD = {
     "not JSON": (b"nonsense\n", "event 11: `nonsense` is not a line of JSON"),
-    "of another kind": (b'{"numberplate": 5}\n', "event 11: `numberplate` is a string, and `5` is none"),
+    "of another kind": (b'{"numberplate": 5}\n', "event 11: `numberplate` is of kind string, and `5` is not"),
     "not text": (b'"\xff\xfe"\n', 'event 11: `"\\xff\\xfe"` is not a line of JSON'),
 }
 

@@ -55,7 +55,17 @@ def agency(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["cp", "handover.cert", f"{who}-certs/"], cwd=home, check=True)
         words = ("cert", "issue", "-k", "agency.key", "--subject", f"{who}.pub", "--days", 2)
         about = ("--owner", "pito.pub", "--network", NETWORK)
-        done(home, *words, "--action", "connect", *about, "-o", f"{who}-certs/connect.cert")
+        done(
+            home,
+            *words,
+            "--action",
+            "connect",
+            "--action",
+            "serve",
+            *about,
+            "-o",
+            f"{who}-certs/connect.cert",
+        )
         for action in more:
             done(home, *words, "--action", action, "-d", "np.type", "-o", f"{who}-certs/{action}.cert")
     (home / "broker.toml").write_text(config("broker"))

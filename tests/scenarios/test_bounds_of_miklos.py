@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials.authority import Action
+from maia.credentials.authority import ALL_ATTRIBUTES, Action, FilterBound
 from maia.events import Attribute, AttributeUid, Kind
 from maia.policy import Audience, Bound, BoundRule, PublicationRefused, see, shape
 from maia.predicates.language.parser import parse_predicate
+from maia.testing import grant
 from support.policy import ask, chain, defined, denial, granted, key, permit, type_pattern
 
 OWNER, HOLDER, OTHER = (key(number) for number in range(40, 43))
@@ -35,9 +36,30 @@ CHEAP = 'message = "new_product" and price < 100'
 SUNNY = {"weather": "sunny", "temperature": 27}
 
 
+WAYS = ("a file", "the certificate", "a certificate before it")
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    """Where the bound is: in a broker's file, or in certificates, which take it to every broker (E9)."""
+    monkeypatch.setitem(globals(), "WAY", request.param)
+    return request.param
+
+
+WAY = WAYS[0]
+
+
 def bounded(action, bound, words, wanted, holder=HOLDER.principal):
-    rule = BoundRule(holder, Action(action), bound, parse_predicate(words, NEWS.vocabulary))
-    return ask(HOLDER, action, NEWS, chains=[CHAIN], bounds=[rule], filter=wanted)
+    said = parse_predicate(words, NEWS.vocabulary)
+    if WAYS[0] == WAY or holder != HOLDER.principal:
+        rule = BoundRule(holder, Action(action), bound, said)
+        return ask(HOLDER, action, NEWS, chains=[CHAIN], bounds=[rule], filter=wanted)
+    terms = {"attributes": ALL_ATTRIBUTES, "bounds": (FilterBound(bound, said),)}
+    on, do = type_pattern(OWNER.principal, "News"), Action(action)
+    certificates = [grant(OWNER, HOLDER, on, do, **terms)]
+    if WAYS[2] == WAY:
+        certificates = [grant(OWNER, OTHER, on, do, may_delegate=True, **terms), grant(OTHER, HOLDER, on, do)]
+    return ask(HOLDER, action, NEWS, chains=[chain(*certificates, subject=HOLDER, root=OWNER)], filter=wanted)
 
 
 def publishable(view, event):
@@ -51,18 +73,21 @@ def publishable(view, event):
 # ---------------------------------------------------------------- 3.3 publishers
 
 
+@pytest.mark.usefixtures("way")
 def test_an_upper_bound_lets_new_products_be_published_and_no_weather():
     view = permit(bounded("publish", Bound.UPPER, NEW_PRODUCT, NEW_PRODUCT)).view
     assert publishable(view, {"message": "new_product", "price": 10})
     assert not publishable(view, SUNNY)
 
 
+@pytest.mark.usefixtures("way")
 def test_an_upper_bound_lets_new_products_be_advertised_and_no_weather():
     permit(bounded("publish", Bound.UPPER, NEW_PRODUCT, CHEAP))
     weather = denial(bounded("publish", Bound.UPPER, NEW_PRODUCT, "exists(weather) and exists(temperature)"))
     assert weather.code == "POLICY-ADVERTISEMENT-OUT-OF-BOUNDS"
 
 
+@pytest.mark.usefixtures("way")
 def test_a_strict_upper_bound_leaves_no_attribute_unspoken():
     view = permit(bounded("publish", Bound.STRICT_UPPER, NEW_PRODUCT, NEW_PRODUCT)).view
     assert publishable(view, {"message": "new_product"})
@@ -70,6 +95,7 @@ def test_a_strict_upper_bound_leaves_no_attribute_unspoken():
     denial(bounded("publish", Bound.STRICT_UPPER, NEW_PRODUCT, CHEAP))
 
 
+@pytest.mark.usefixtures("way")
 def test_a_lower_bound_lets_cheap_products_be_published_and_nothing_beside():
     view = permit(bounded("publish", Bound.LOWER, CHEAP, 'message = "new_product" and price < 53')).view
     assert publishable(view, {"message": "new_product", "price": 10})
@@ -77,12 +103,14 @@ def test_a_lower_bound_lets_cheap_products_be_published_and_nothing_beside():
     assert not publishable(view, {"message": "new_product", "price": 523})
 
 
+@pytest.mark.usefixtures("way")
 def test_a_lower_bound_refuses_the_colour_as_its_definition_says():
     """His example allows the colour; definition 5 does not, and the definition wins."""
     view = permit(bounded("publish", Bound.LOWER, CHEAP, CHEAP)).view
     assert not publishable(view, {"message": "new_product", "price": 10, "color": "blue"})
 
 
+@pytest.mark.usefixtures("way")
 def test_a_lower_bound_does_not_ask_for_every_attribute_and_its_strict_form_does():
     view = permit(bounded("publish", Bound.LOWER, CHEAP, CHEAP)).view
     assert publishable(view, {"message": "new_product"})
@@ -92,12 +120,14 @@ def test_a_lower_bound_does_not_ask_for_every_attribute_and_its_strict_form_does
     assert not publishable(strict, {"message": "new_product"})
 
 
+@pytest.mark.usefixtures("way")
 def test_a_lower_bound_lets_part_of_it_be_advertised_and_no_other_attribute():
     permit(bounded("publish", Bound.LOWER, CHEAP, 'message = "new_product" and price < 53'))
     colours = denial(bounded("publish", Bound.LOWER, CHEAP, f"{NEW_PRODUCT} and exists(color)"))
     assert colours.code == "POLICY-ADVERTISEMENT-OUT-OF-BOUNDS"
 
 
+@pytest.mark.usefixtures("way")
 def test_a_refused_publisher_learns_the_attribute_and_not_the_bound():
     view = permit(bounded("publish", Bound.LOWER, CHEAP, CHEAP)).view
     with pytest.raises(PublicationRefused) as refused:
@@ -109,6 +139,7 @@ def test_a_refused_publisher_learns_the_attribute_and_not_the_bound():
 # ---------------------------------------------------------------- 3.4 subscribers
 
 
+@pytest.mark.usefixtures("way")
 def test_an_upper_bound_lets_part_of_it_be_subscribed_to():
     permit(bounded("subscribe", Bound.UPPER, NEW_PRODUCT, f"{NEW_PRODUCT} and price = 10"))
     refused = denial(bounded("subscribe", Bound.UPPER, NEW_PRODUCT, 'weather = "sunny" and temperature > 25'))
@@ -117,6 +148,7 @@ def test_an_upper_bound_lets_part_of_it_be_subscribed_to():
     assert "new_product" not in str(refused.as_refusal().as_record())
 
 
+@pytest.mark.usefixtures("way")
 def test_an_upper_bound_refuses_a_filter_that_only_overlaps_it():
     """A1: overlapping is not being contained."""
     refused = denial(bounded("subscribe", Bound.UPPER, "price < 100", "price < 101"))
@@ -124,6 +156,7 @@ def test_an_upper_bound_refuses_a_filter_that_only_overlaps_it():
     permit(bounded("subscribe", Bound.UPPER, "price < 100", "price < 50 or price = 60"))
 
 
+@pytest.mark.usefixtures("way")
 def test_a_lower_bound_refuses_filters_that_ask_for_more():
     permit(bounded("subscribe", Bound.LOWER, "exists(message)", NEW_PRODUCT))
     refused = denial(bounded("subscribe", Bound.LOWER, "exists(message)", CHEAP))
@@ -133,6 +166,7 @@ def test_a_lower_bound_refuses_filters_that_ask_for_more():
 # ---------------------------------------------------------------- 3.5 screening
 
 
+@pytest.mark.usefixtures("way")
 def test_a_strict_upper_bound_screens_out_what_the_filter_does_not_speak_of():
     decision = permit(bounded("subscribe", Bound.STRICT_UPPER, "exists(message) and exists(price)", CHEAP))
     red = {"message": "new_product", "price": 23, "color": "red"}
@@ -140,11 +174,13 @@ def test_a_strict_upper_bound_screens_out_what_the_filter_does_not_speak_of():
     assert see(decision.view, {**red, "price": 123}) is None
 
 
+@pytest.mark.usefixtures("way")
 def test_a_strict_upper_bound_sets_the_attributes_that_must_be_asked_for():
     denial(bounded("subscribe", Bound.STRICT_UPPER, "exists(message) and exists(price)", NEW_PRODUCT))
     denial(bounded("subscribe", Bound.STRICT_UPPER, "exists(message)", CHEAP))
 
 
+@pytest.mark.usefixtures("way")
 def test_a_strict_lower_bound_screens_too():
     decision = permit(bounded("subscribe", Bound.STRICT_LOWER, "exists(message)", NEW_PRODUCT))
     assert see(decision.view, {"message": "new_product", "price": 23}) == {"message": "new_product"}

@@ -10,12 +10,17 @@ from pathlib import Path
 import httpx
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
-from maia.credentials import Action
+from maia.credentials import Action, TypeName
 from maia.gateway.server.http import streams
 from maia.predicates import ALWAYS, Comparison, Operator
+from maia.types import TypeDefinition
+from maia.types.definition import PUBLICATION, plain_attributes
 from support.http_clients import call, reading
-from support.mqtt_city import WAIT_S, City, mqtt_city
+from support.mqtt_city import NEWS as NEWS_TYPE
+from support.mqtt_city import OWNER, WAIT_S, City, mqtt_city, taken
 
 PLATES, NEWS = "city.Numberplate", "topic.news"
 FAST = Comparison("speed", Operator.GE, 30)
@@ -158,5 +163,42 @@ def test_the_openapi_document_says_what_the_page_and_the_routes_say(tmp_path: Pa
             assert {(m, p) for m, p in routed if m not in {"HEAD", "OPTIONS"}} == listed
             assert (await call(city, None, "PUT"))[0] == 405
             assert (await call(city, None, "GET", "/v2"))[0] == 404
+
+    asyncio.run(story())
+
+
+def test_a_publication_on_several_topics_comes_once_over_http_and_mqtt(tmp_path: Path) -> None:
+    """I10: several topics of a publication and of a subscription, for clients of both gateways."""
+    attributes = (*plain_attributes(), PUBLICATION)
+    alarms = TypeDefinition(TypeName(OWNER.principal, "topic.alarms", "0"), None, attributes)
+    rows = "".join(
+        f'\n[[topics]]\nmqtt = "{name}/#"\ntype = "{name}.type"\npayload = "plain"\n'
+        for name in ("alarms", "news")
+    )
+    fire, police, ids = topics = ["alarms/fire", "alarms/police", "alarms/ids"]
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path, {"alarms": alarms, "news": NEWS_TYPE}, rows) as city:
+            for who, action in (("desk", Action.PUBLISH), ("office", Action.SUBSCRIBE)):
+                rights = {name: (action, f"topic.{name}", None, ALWAYS) for name in ("alarms", "news")}
+                city.account(who, **rights)
+            office, desk = await city.mqtt("office"), await city.mqtt("desk")
+            for wanted in (fire, police, "alarms/#"):
+                assert (await office.subscribe(wanted))[0] == 1
+            async with reading(city, "office", topic=[fire, police]) as reader:
+                said = await call(city, "desk", body="smoke", topic=topics)
+                assert said == (200, {"accepted": 1})
+                properties = Properties(PacketTypes.PUBLISH)
+                properties.UserProperty = [("topic", police), ("topic", ids)]
+                desk.client.publish(fire, "flames", qos=1, properties=properties)
+                assert (await taken(desk.published))[0].value == 0, "one answer for one publication"
+                assert (await call(city, "desk", body="over", topic=police))[0] == 200
+                assert [await reader.payload() for _ in range(3)] == ["smoke", "flames", "over"]
+            found = [(await office.message())[1] for _ in range(3)]
+            assert found[:2] == [b"smoke", b"flames"], "once, whichever of its filters admit it"
+            status, problem = await call(city, "desk", body="x", topic=["news/uk", "news/fr"])
+            assert (status, problem["code"]) == (422, "INPUT-TOPICS")
+            status, problem = await call(city, "desk", body="x", topic=["news/uk", fire])
+            assert (status, problem["code"]) == (422, "INPUT-MQTT-TOPIC")
 
     asyncio.run(story())

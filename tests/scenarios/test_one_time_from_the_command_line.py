@@ -63,7 +63,7 @@ def made(folder: Path, *, broker: int, api: int) -> None:
     issued = ("cert", "issue", "-k", "met.key", "--owner", "met.pub", "--days", 2)
     for who in ("broker", "smith"):
         run(folder, *issued, "--subject", f"{who}.pub", "--network", NETWORK, "--action", "connect",
-            "-o", f"{who}-certs/connect.cert")  # fmt: skip
+            "--action", "serve", "-o", f"{who}-certs/connect.cert")  # fmt: skip
     run(folder, *issued, "--subject", "desk.pub", "--topic", "/admin/*", "--action", "publish",
         "--action", "subscribe", "-o", "desk-certs/admin.cert")  # fmt: skip
     run(folder, "type", "define", "-k", "met.key", "--name", "Warrant", "-a", "street:string",

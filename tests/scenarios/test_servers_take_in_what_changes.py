@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import maia
-from maia.credentials import Action, AuthorisationCertificate, certificate_to_text
+from maia.credentials import Action, AuthorisationCertificate, NameCertificate, certificate_to_text
+from maia.keystore.key_files import load_signing_key
+from maia.organisation import read_grant
 from maia.testing import wait_until
+from maia.testing.x509 import Authority as X509Authority
+from maia.testing.x509 import in_pem
 from support.processes import Answer, running_maia
 from support.processes import maia as command
 
@@ -67,6 +74,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made = World(home, *(maia.Organisation.create(home / name) for name in ("hospital", "institute")))
     made.hospital.define("LabResult", patient="string", ward="string", value="int")
     made.hospital.add_member("lab", may="publish:LabResult")
+    made.hospital.add_member("ward", may="subscribe:LabResult")  # so its broker serves readers
     made.grant("first", only=["ward", "value"])
     (home / "roles.policy").write_text(POLICY)
     command("key", "new", "anna.key", cwd=home)
@@ -161,3 +169,140 @@ def test_a_new_grant_counts_at_once(world: World) -> None:
     world.grant("second", only=["ward", "value"])
     wait_until(lambda: bool(world.login()["rights"]) and not world.login()["withheld"])
     assert world.starts() == before
+
+
+def test_all_versions_of_a_type_are_found_over_the_network(world: World) -> None:
+    """MAIA 4.2, figure 4.1: a participant asks its broker, which asks others, or its owner's registry."""
+    command("type", "change", "LabResult", "--add", "unit:string", "--org", "hospital", cwd=world.home)
+    world.institute.add_member("dashboard", may="subscribe:LabResult")
+    owner = str(world.hospital.principal)
+    about = ("LabResult", "--owner", "hospital/hospital.pub", "--as", "institute/dashboard.maia", "--json")
+
+    def listed(*words: object) -> list[dict[str, object]]:
+        answer = command("type", "versions", *about, *words, cwd=world.home)
+        assert answer.returncode == 0, answer.stderr
+        return json.loads(answer.stdout)["versions"]
+
+    wait_until(lambda: len(listed()) == 2)
+    first, second = listed("--from", world.institute.addresses["broker"])
+    assert [first["is_newest"], second["is_newest"]] == [False, True]
+    assert (second["previous"], second["attributes"]) == (
+        first["version"],
+        ["patient", "ward", "value", "unit"],
+    )
+    registry = ("--server", world.hospital.addresses["server"], "--domain", "hospital/hospital.pub")
+    wait_until(lambda: listed(*registry, "--broker", world.hospital.addresses["broker"]) == [first, second])
+    fetched = command("type", "fetch", *about, "-o", "newest.type", cwd=world.home)
+    assert json.loads(fetched.stdout)["version"] == second["version"]
+    older = command("type", "fetch", *about, "-o", "older.type", "--version", "0", cwd=world.home)
+    assert json.loads(older.stdout)["version"] == "0"
+    with maia.connect(world.institute.folder / "dashboard.maia") as dashboard:
+        assert [one.name.version for one in dashboard.versions("LabResult", world.hospital.principal)] == [
+            first["version"], second["version"]
+        ]  # fmt: skip
+    with maia.connect(world.institute.folder / "desk.maia") as desk, pytest.raises(maia.Refusal):
+        desk.subscribe(f"LabResult@{owner}")  # it is found by its owner's key, and not granted
+    answer = command("type", "versions", "LabResul", *about[1:], cwd=world.home)
+    assert "UNAVAILABLE-TYPE" in answer.stderr + answer.stdout
+
+
+def test_certificates_are_pushed_to_the_client_and_the_broker_that_they_are_for(world: World) -> None:
+    """MAIA 6.5.2: what the institute issues reaches a client at another broker, and its own broker."""
+    home, institute, owner = world.home, world.institute, str(world.hospital.principal)
+    world.hospital.define("Notice", text="string")
+    world.hospital.add_member("porter", may=["publish:Notice", "subscribe:Notice"])
+    file = home / "notice.grant"
+    world.hospital.grant(institute.folder / "institute.pub", may="subscribe:Notice", delegable=True).save(
+        file
+    )
+    institute.join(file)
+    institute.add_member("doctor", may="subscribe:LabResult")
+    shutil.copytree(institute.folder / "doctor.maia", home / "laptop.maia")  # and nothing is copied later
+    here, there = world.hospital.addresses["broker"], institute.addresses["broker"]
+    profile = home / "laptop.maia" / "profile.toml"
+    profile.write_text(profile.read_text().replace(there, here))
+    with (
+        maia.connect(home / "laptop.maia") as doctor,
+        maia.connect(home / "hospital" / "porter.maia") as porter,
+    ):
+        with pytest.raises(maia.Refusal):
+            doctor.subscribe(f"Notice@{owner}")
+        institute.add_member("doctor", may="subscribe:Notice")
+
+        def is_granted() -> bool:
+            with suppress(maia.Refusal):
+                subscription = doctor.subscribe(f"Notice@{owner}")
+                porter.publish("Notice", text="ward 3 is closed")
+                return [one["text"] for one in subscription.some(timeout_s=5)] == ["ward 3 is closed"]
+            return False
+
+        wait_until(is_granted)
+    # The right, and its chain. What the doctor was granted before may have arrived late, and be there too.
+    pushed = [one.read_text() for one in (home / "laptop.maia" / "wallet").glob("pushed-*.cert")]
+    assert sum("(name Notice)" in text for text in pushed) == 2
+    words = (
+        "--subject",
+        "institute/broker.pub",
+        "--owner",
+        owner,
+        "--type",
+        "Notice",
+        "--action",
+        "subscribe",
+    )
+    command(
+        "cert",
+        "issue",
+        "-k",
+        "institute/institute.key",
+        *words,
+        "--days",
+        "1",
+        "-o",
+        "institute/issued/b.cert",
+        cwd=home,
+    )
+    folder = institute.folder / "broker-data" / "certificates"
+    wait_until(lambda: len(list(folder.glob("pushed-*.cert"))) == 2)
+    assert "Notice" not in "".join(
+        one.read_text() for one in (home / "hospital").glob("log/**/*.arrow") if one.is_file()
+    )
+
+
+def test_a_subject_is_granted_rights_by_its_x509_name(world: World) -> None:
+    """MAIA 2.6.2: the hospital grants to a name that Norway certifies; a chain proves it."""
+    home, secret, norway = world.home, ec.generate_private_key(ec.SECP256R1()), X509Authority("CN=Norway")
+    chain = norway.issue(secret.public_key(), "CN=Berit,O=Norway")
+    pem = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    for name, data in {"berit.pem": in_pem(chain), "berit.x509": pem, "norway.pem": norway.pem}.items():
+        (home / name).write_bytes(data)
+    (home / "norway.crl").write_bytes(norway.revoke())
+    for words in (
+        ("key", "new", "berit.key"),
+        ("cert", "prove", "berit.pem", "--x509-key", "berit.x509", "-k", "berit.key",
+         "--to", "hospital/hospital.pub", "-o", "berit.proof"),
+        ("grant", "berit.proof", "--authority", "norway.pem", "--revocation-list", "norway.crl",
+         "--org", "hospital", "--may", "subscribe:LabResult", "--only", "ward", "--days", "30",
+         "-o", "berit.grant"),
+    ):  # fmt: skip
+        answer = command(*words, cwd=home)
+        assert answer.returncode == 0, answer.stderr
+    granted = read_grant(home / "berit.grant")
+    key, address = load_signing_key(home / "berit.key"), world.hospital.addresses["broker"]
+    network, shown = world.hospital.network, granted.certificates
+    with (
+        maia.connect(
+            address, key=key, network=network, credentials=shown, types=granted.definitions
+        ) as berit,
+        maia.connect(world.hospital.folder / "lab.maia") as lab,
+    ):
+        heard = berit.subscribe("LabResult")
+        lab.publish("LabResult", ward="3", value=1)
+        (event,) = heard.some(timeout_s=10)
+        assert (event["ward"], event["value"]) == ("3", None)
+        assert {one.certificate.subject for one in shown if isinstance(one.certificate, NameCertificate)} == {
+            key.principal
+        }
+        command("revoke", "berit.grant", "--org", "hospital", cwd=home)
+        with pytest.raises(maia.Refusal):
+            list(heard)

@@ -10,11 +10,12 @@ import pytest
 
 from maia.clock import system_now
 from maia.credentials import AuthorisationCertificate, SignedCertificate, SigningKey, Validity, issue
-from maia.events import SECOND, Instant
+from maia.events import SECOND, AttributeUid, Instant
 from maia.ledger.files import LedgerFiles, read_ledger
 from maia.ledger.records import LedgerReader, StandingDisclosure
 from maia.policy import see
 from maia.postgres.view_definitions import ViewLedger
+from maia.predicates import Comparison, Operator
 from maia.types import from_transit, sign_definition, to_transit, verify_definition
 from support.homecare import AUDITOR, CARER, HOSPITAL, PHARMACY, PRESCRIBE, right_of
 from support.sql_views import ROWS, Hospital, hospital, open_plans
@@ -51,6 +52,16 @@ def test_a_view_with_pseudonyms_is_refused(database: Hospital):
     (outcome,) = database.renew((AUDITOR, [right_of("auditor", AUDITOR)]))
     assert outcome.problem is not None
     assert (outcome.what, outcome.problem.code) == ("none", "VIEW-NEEDS-KEY")
+
+
+def test_a_view_that_asks_about_publishers_is_refused(database: Hospital):
+    carer = right_of("carer", CARER).certificate
+    (step,) = carer.authority.transformations
+    asked = Comparison(AttributeUid("publisher.clearance"), Operator.GE, 3)
+    steps = (replace(step, rules=(replace(step.rules[0], condition=asked), *step.rules[1:])),)
+    right = issue(replace(carer, authority=replace(carer.authority, transformations=steps)), HOSPITAL)
+    (outcome,) = database.renew((CARER, [right]))
+    assert (outcome.what, outcome.problem.code) == ("none", "VIEW-NEEDS-PUBLISHER")
 
 
 def test_a_right_that_converts_shows_the_other_type(database: Hospital):

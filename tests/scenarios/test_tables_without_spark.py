@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
 import maia
+from maia.credentials.identity import identity_to_text
 from maia.errors import Refusal
+from maia.keystore.key_files import load_signing_key
 from maia.net.status_endpoint import read_door
+from maia.profile.profile import read_profile
+from maia.spark.open_log import _reader
 from maia.testing import in_a_loop, wait_until
+from support.coalition import PROVIDER, TRUST, statement
 from support.processes import running_maia
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 VALUES = (142, 7, 101)
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "recorded_log.ipynb"
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +99,35 @@ def has_what_the_office_may_see(log: maia.RecordedLog) -> bool:
     return True
 
 
+def test_views_for_sql_say_which_columns_are_hidden_and_why(hospital: maia.Organisation, spark) -> None:
+    def is_described(log: maia.RecordedLog) -> bool:
+        if log.table("LabResult").to_arrow().num_rows < 2:
+            return False
+        assert log.register(spark) == {"LabResult": "LabResult"}
+        said = {row.col_name: row.comment for row in spark.sql("DESCRIBE LabResult").collect()}
+        assert said["patient"] == "string, hidden: your right does not show it"
+        assert said["value"] == "int, as it was published"
+        assert spark.sql("SELECT max(value) FROM LabResult").first()[0] == 142
+        return True
+
+    read(hospital, "office", is_described)
+
+
+def test_the_notebook_of_the_examples_runs(
+    hospital: maia.Organisation, spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cell by cell, in one session of Spark with the other tests."""
+    read(hospital, "office", lambda log: log.table("LabResult").to_arrow().num_rows >= 2)
+    monkeypatch.setenv("MAIA_PROFILE", str(hospital.folder / "office.maia"))
+    monkeypatch.setattr("maia.spark.session.session.spark_session", lambda: nullcontext(spark))
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    known: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(cell["source"], known)  # noqa: S102 - our own notebook
+    assert known["views"] == {"LabResult": "LabResult"}
+
+
 def test_spark_is_not_even_imported_for_it(hospital: maia.Organisation) -> None:
     read(hospital, "porter", lambda log: log.table("Notice").to_arrow().num_rows == 1)
     script = (
@@ -161,3 +198,19 @@ async def until_left(porter: maia.Client, text: str) -> Iterator[maia.ReceivedEv
         if event["text"] == text:
             break
     await loop.aclose()
+
+
+def test_a_log_is_read_with_the_statement_and_the_providers_of_the_profile(tmp_path: Path) -> None:
+    """Requirements of publishers, and rules about them, are decided by these, as at a broker."""
+    made = maia.Organisation.create(tmp_path / "hospital")
+    porter = made.add_member("porter").path
+    key = load_signing_key(porter / "porter.key")
+    said = statement(key, {"clearance": 3})
+    (porter / "own.identity").write_text(identity_to_text(said), encoding="ascii")
+    with (porter / "profile.toml").open("a", encoding="utf-8") as file:
+        file.write(f'identity = "own.identity"\nproviders = ["{PROVIDER.principal}"]\n')
+    identity = _reader(read_profile(porter)).identity
+    assert identity is not None
+    assert identity.trust == TRUST
+    (shown,) = identity.verified(key.principal)
+    assert shown.statement.attributes == {"clearance": 3}

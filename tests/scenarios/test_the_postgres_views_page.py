@@ -26,3 +26,5 @@ def test_every_command_of_the_page_works(tmp_path: Path, monkeypatch: pytest.Mon
     assert printed.count(" removed") == 2
     assert printed.count("in           public.prescriptions as carer") == 2
     assert "2 tables that are read by themselves" in printed
+    assert "3 of public.prescriptions as carer, in 1 reads that had not committed then" in printed
+    assert "3 of public.prescriptions as carer, in a session of carer" in printed

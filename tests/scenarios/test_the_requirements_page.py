@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from support.pages import THE_END, follow
@@ -15,5 +16,10 @@ def test_every_command_of_the_page_works(tmp_path: Path) -> None:
     assert [text in seen["anna"] for text in ("cleared", "Norway", "by Ben", "by Carl")] == [1, 1, 0, 0]
     assert [text in seen["ben"] for text in ("cleared", "Norway", "by Ben", "by Carl")] == [0, 1, 1, 1]
     assert [text in seen["carl"] for text in ("cleared", "Norway", "by Ben", "by Carl")] == [0, 0, 1, 1]
+    figure = [json.loads(line) for line in (tmp_path / "reports" / "figure.jsonl").read_text().splitlines()]
+    assert [(one["topic"], one["payload"]) for one in figure] == [
+        ("/news/security/incidents", "door forced"),
+        ("/alarms/ids/building-203/door-2", "below one of them"),
+    ]
     assert "[INPUT-PREDICATE-TEXT]" in printed
     assert "requirement not met: clearance >= 3" in printed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from itertools import pairwise
 
 import pytest
 
@@ -96,27 +97,32 @@ def homecare() -> dict:
 def test_a_prescription_becomes_what_pharmacy_auditor_and_carer_may_see(homecare: dict) -> None:
     """OASIS'08, figure 4: stored and released in one transaction, although the connector was killed."""
     shown = [(one["by"], one["event"]["patient"]) for one in homecare["close_up"]]
-    for_ann, for_bob, for_cas, late = (slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 10))
+    for_ann, for_bob, for_cas, withdrawn, late = (
+        slice(first, last) for first, last in pairwise((0, 3, 6, 8, 10, 12))
+    )
     database = "hospital database"
     assert shown[for_ann] == [("grey", "Ann"), (database, "Ann"), (database, "Ann")]
     assert shown[for_bob] == [("grey", "Bob"), (database, "Bob"), (database, "Bob")]
     # Whom Dr Grey does not treat, or no longer, gets no prescription: the record of it alone.
     assert shown[for_cas] == [("grey", "Cas"), (database, "Cas")]
     assert shown[late] == [("grey", "Bob"), (database, "Bob")]
+    # What is withdrawn is taken out of the pharmacy's own database, and makes no authorisation.
+    assert shown[withdrawn] == [("grey", "Ann"), (database, "Ann")]
+    assert seen(homecare, 9, "pharmacy")["operation"] == "delete"
     prescription = homecare["close_up"][1]["event"]
     assert seen(homecare, 1, "pharmacy") == prescription
-    assert prescription.keys() == {"time", "doctor", "patient", "drug", "dose"}
+    assert prescription.keys() == {"operation", "time", "doctor", "patient", "drug", "dose"}
     audited = seen(homecare, 2, "auditor")
     assert (audited["prescriber"], audited["drug"], audited["treated"]) == ("Dr Grey", "morphine", True)
     assert len(audited["reference"]) == 32
     assert seen(homecare, 5, "auditor") is None, "amoxicillin is no controlled drug"
-    assert (seen(homecare, 7, "auditor")["treated"], seen(homecare, 9, "auditor")["treated"]) == (
+    assert (seen(homecare, 7, "auditor")["treated"], seen(homecare, 11, "auditor")["treated"]) == (
         False,
         False,
     )
     places = [seen(homecare, which, "carer")["place"] for which in (0, 3, 6)]
     assert places == ["CB3", "CB4 1YG", "CB1"]
-    tablet = [seen(homecare, which, "Dr Grey's tablet") is not None for which in (0, 3, 6, 8)]
+    tablet = [seen(homecare, which, "Dr Grey's tablet") is not None for which in (0, 3, 6, 10)]
     assert tablet == [True, True, False, False]
 
 

@@ -40,3 +40,4 @@ def test_what_the_page_calls_refused_is_refused_with_its_reason(followed: tuple[
     assert "reserved, as it should be" in printed
     assert "another tree, another declaration" in printed
     assert '{"published": 2}' in printed
+    assert "INPUT-TOPICS" in printed

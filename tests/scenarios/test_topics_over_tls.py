@@ -29,6 +29,7 @@ from support.newsroom import (
     brokers,
     client,
     connecting,
+    declared,
     declared_typed,
     granted,
     key,
@@ -55,6 +56,36 @@ async def test_a_subscription_to_a_node_includes_its_sub_topics_through_two_brok
         found = [one for one in await received(uk, city.publish, "/news/uk/end") if "begin" not in one]
         assert found == ["/news/uk", "/news/uk/sport", "/news/uk/sport"]
         assert [(await soon(anext(sport)))["topic"] for _ in range(2)] == ["/news/uk/sport", "/news/fr/sport"]
+
+
+@in_a_loop
+async def test_a_publication_on_several_topics_arrives_once():
+    """I10: in one tree and in two, and at a reader of a node above; a rival's equal number hides nothing."""
+    news, alarms = declared(several=True), declared("/alarms", several=True)
+    both = granted("reader", SUBSCRIBE, "/news/#"), granted("reader", SUBSCRIBE, "/alarms/#")
+    rival = granted("rival", PUBLISH, "/alarms/#")
+    async with (
+        brokers("north", "south") as (north, south),
+        client("reader", south, *both, types=[news, alarms]) as reader,
+        client("city", north, types=[news, alarms, declared_typed()]) as city,
+        client("rival", south, rival, types=[alarms]) as other,
+    ):
+        named = await reader.subscribe_to(["/news/security/incidents", "/alarms/ids", "/alarms/fire"])
+        tree = await reader.subscribe("/alarms")
+        where = ["/news/security/incidents", "/alarms/ids/building-203", "/alarms/fire", "/alarms/police"]
+        await city.publish(where, headline="smoke")
+        await city.publish("/alarms/fire", headline="over")
+        seen = [await soon(anext(named)) for _ in range(2)]
+        assert [one["headline"] for one in seen] == ["smoke", "over"]
+        whole = [await soon(anext(tree)) for _ in range(2)]
+        assert [one["headline"] for one in whole] == ["smoke", "over"]
+        number = whole[0]["publication"]
+        await other.publish("/alarms/fire", headline="forged", publication=number)
+        assert (await soon(anext(tree)))["headline"] == "forged"
+        with raises("INPUT-TOPICS"):
+            await city.publish(["/prices/tea", "/prices/rum"], price=1.0)
+        with raises("INPUT-TOPICS"):
+            await reader.subscribe_to([])
 
 
 @in_a_loop

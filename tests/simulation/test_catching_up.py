@@ -10,10 +10,12 @@ from collections import Counter
 
 import pytest
 
+from maia.broker.log import progress
 from maia.broker.settings import RecordingSettings
 from maia.client import Acknowledged, Delivered, GapDetected, Notice
 from maia.credentials import Action, SignedCertificate
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
+from maia.routing.duplicates import MemoryLimits
 from maia.wire.codec import decode_recorded
 from support.city import PLATES, Camera, City, SealedCity, Violation
 from support.numberplate import NUMBERPLATE, TIMESTAMP
@@ -174,3 +176,15 @@ def test_where_a_right_leaves_events_out_their_numbers_are_no_gap():
     shown = {moment for moment in told.safe if city.events[moment][1][NUMBERPLATE] == PLATE}
     assert shown < told.safe
     assert (set(told.written), told.gaps) == (shown, [])
+
+
+def test_what_a_restricted_right_leaves_of_a_stream_is_recorded_once(monkeypatch):
+    monkeypatch.setattr(progress, "_LIMITS", MemoryLimits(4096, 64, 4 << 20))
+    city, told = city_with_archive(RestrictedCity, 48_113, ONE_PLATE)
+    for _ in range(400):
+        told.sees(city.cameras[0], 1)
+        city.network.run_for(0.1)
+    city.network.run_for(100)
+    shown = [moment for moment in sorted(told.safe) if city.events[moment][1][NUMBERPLATE] == PLATE]
+    assert len(shown) > 64
+    assert (told.written, told.gaps) == (shown, [])

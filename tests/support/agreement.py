@@ -8,7 +8,7 @@ log must be the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -63,7 +63,7 @@ from maia.types import (
 from maia.types.definition import TOPIC, topic_attributes
 from maia.wire.codec import decode_recorded
 from maia.wire.columns import columns_to_frame, frame_label
-from maia.wire.messages import Deliver, Identify
+from maia.wire.messages import Bye, Deliver, Identify
 from support.coalition import TRUST, random_attributes, random_requirement, statement
 from support.numberplate import NOW, READ, SEED, WRITE, SealedNet, tell_numberplate_story
 from support.view_cases import random_value
@@ -74,6 +74,7 @@ UIDS = ("plate", "0-place", "speed", "sealed", "seen-at", "select", "level", "9"
 PHASES = (0, 20, 45)
 """Seconds at which everybody asks again, and something is published at once and a little later."""
 LATER_S = 1.5
+ENDED_WITH_STATEMENT = "CREDENTIAL-IDENTITY-EXPIRED"
 TOPICS = ("/world", "/world/#", "/world/a/#", "/world/+", "/world/+/b", "/world/+/+/#", "/world/a/b")
 
 Seen = tuple[bytes, bytes, bytes, int, tuple[tuple[str, str, Value], ...]]
@@ -154,9 +155,9 @@ class World:
         self.net.sub_type = self.spoken[0].type_id if self.is_extended and self.level else None
         self.held = self._held()
         self.publishes_all = self.random.random() < 0.6
-        self.readers = tuple(self._reader(number) for number in range(3))
         # Chance of its own again: in some worlds people have statements, and ask for those of others.
         self.identities = Identities(seed)
+        self.readers = tuple(self._reader(number) for number in range(3))
         self.recorded_by = self.random.choice((HERE, HERE, THERE))
         self.received: dict[int, list[Seen]] = {}
 
@@ -258,7 +259,13 @@ class World:
         for uid in random.sample(sorted(self.kinds.keys() - {TOPIC.uid}), random.choice((1, 2))):
             alike = sorted(one for one, kind in self.kinds.items() if kind is self.kinds[uid])
             value = Take(random.choice(alike), self.kinds[uid]) if random.random() < 0.6 else None
-            made.append(Rule(uid, value, self._rule()))
+            when = self._rule()
+            if random.random() < 0.3:  # nothing is known of the world here, and of publishers what they show
+                world = Comparison(AttributeUid("world.incident"), Operator.EQ, True)
+                said = Comparison(AttributeUid("publisher.clearance"), Operator.GE, random.choice((1, 3)))
+                about = (world, said, Not(said)) if self.identities.trust is not None else (world,)
+                when = AnyOf((when, random.choice(about)))
+            made.append(Rule(uid, value, when))
         return (Transformation(self._pito.principal, tuple(made), self._shown()),)
 
     def _some(self) -> frozenset[AttributeUid]:
@@ -291,26 +298,19 @@ class World:
         identities = self.identities
         readers = [self._client(f"reader {one.number}", THERE, one.credentials) for one in self.readers]
         self.received = {one.number: [] for one in self.readers}
+        everybody = (camera, *readers)
         for phase in PHASES:
-            self.net.advance((after(phase) - self.net.now) / SECOND)
             version = self.spoken[self.versions.index(self.random.choice(self.versions))]
-            ask = {"definitions": self.definitions}
-            spoken = [definition_to_bytes(one.signed) for one in self.spoken]
-            identities.show(camera, *readers)
-            camera.advertise(
-                event_type=version.name, ref=1, definitions=spoken, requires=identities.of_subscribers()
-            )
-            for one, client in zip(self.readers, readers, strict=True):
-                wants = identities.of_publishers(one.number)
-                client.subscribe(one.filter, event_type=one.version.name, ref=1, requires=wants, **ask)
-            self._publish(camera, version)
-            self.net.advance(LATER_S)
-            identities.show(camera, *readers)
-            self._publish(camera, version)
+            for moment in (phase, phase + LATER_S):
+                self.net.advance((after(moment) - self.net.now) / SECOND)
+                came_back = self._come_back(everybody)
+                identities.show(*everybody)
+                self._ask(everybody if moment == phase else came_back, camera, readers, version)
+                self._publish(camera, version)
             for client in readers:
                 client.withdraw(1)
         for one, client in zip(self.readers, readers, strict=True):
-            assert client.bye is None, client.heard
+            assert {bye.code for bye in client.all_heard(Bye)} <= {ENDED_WITH_STATEMENT}, client.heard
             self.received[one.number] = [
                 row for message in client.all_heard(Deliver) for row in seen_rows(message, one)
             ]
@@ -318,6 +318,32 @@ class World:
         now = self.net.now
         self.net.advance(HOLD_S + 1)
         self.net.now = now
+
+    def _come_back(self, clients: Iterable[NetClient]) -> list[NetClient]:
+        """Connect those again whose links have ended with the statements that they showed."""
+        gone = [client for client in clients if client.closed]
+        for client in gone:
+            self.net.connect(client, HERE if client.principal == self.key("camera").principal else THERE)
+            self.net.settle()
+        return gone
+
+    def _ask(
+        self,
+        those: Sequence[NetClient],
+        camera: NetClient,
+        readers: Sequence[NetClient],
+        version: VerifiedType,
+    ) -> None:
+        identities = self.identities
+        if camera in those:
+            spoken = [definition_to_bytes(one.signed) for one in self.spoken]
+            requires = identities.of_subscribers()
+            camera.advertise(event_type=version.name, ref=1, definitions=spoken, requires=requires)
+        ask = {"definitions": self.definitions}
+        for one, client in zip(self.readers, readers, strict=True):
+            if client in those:
+                wants = identities.of_publishers(one.number)
+                client.subscribe(one.filter, event_type=one.version.name, ref=1, requires=wants, **ask)
 
     def start_brokers(self) -> None:
         self.net.settings["identity"] = self.identities.trust

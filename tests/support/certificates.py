@@ -32,7 +32,7 @@ from maia.credentials import (
     Validity,
     parse_name_pattern,
 )
-from maia.credentials.authority import FITTING_ACTIONS
+from maia.credentials.authority import FITTING_ACTIONS, Bound, FilterBound
 from maia.events import AttributeUid, Instant
 from maia.predicates.syntax import (
     ALWAYS,
@@ -114,7 +114,10 @@ def authorities(draw: st.DrawFn) -> Authority:
     attributes = draw(ATTRIBUTES)
     if not attributes and actions & {Action.PUBLISH, Action.SUBSCRIBE}:
         attributes = frozenset(UIDS)
-    return Authority(resources, actions, attributes, draw(TERMS), draw(TERMS))
+    bounds: tuple[FilterBound, ...] = ()
+    if isinstance(resources, TypePattern) and actions <= {Action.PUBLISH, Action.SUBSCRIBE}:
+        bounds = draw(st.lists(st.builds(FilterBound, st.just(Bound.UPPER), TERMS), max_size=2).map(tuple))
+    return Authority(resources, actions, attributes, draw(TERMS), draw(TERMS), bounds=bounds)
 
 
 PRINCIPALS = st.sampled_from([key.principal for key in KEYS])

@@ -308,7 +308,8 @@ class City:
 
     def connects(self, force: str, name: str | None = None) -> tuple[SignedCertificate, ...]:
         """Return by which certificates a force, or one of its people, may connect."""
-        held = self.cast.grant("PITO", force, self.cast.network, Action.CONNECT, may_delegate=True)
+        open_to = (Action.CONNECT, Action.SERVE)
+        held = self.cast.grant("PITO", force, self.cast.network, *open_to, may_delegate=True)
         return (held,) if name is None else (held, self.grant(force, name, Action.CONNECT))
 
     def force_on_type(self, force: str) -> tuple[SignedCertificate, ...]:
@@ -326,8 +327,9 @@ class City:
 
     def grant(self, force: str, name: str, action: Action, **terms: object) -> SignedCertificate:
         """Let a force grant one of its people to connect, or something about the type."""
-        about = self.cast.network if action is Action.CONNECT else self.cast.definition
-        return self.cast.grant(force, self.key(name), about, action, **terms)
+        if action is Action.CONNECT:
+            return self.cast.grant(force, self.key(name), self.cast.network, action, Action.SERVE, **terms)
+        return self.cast.grant(force, self.key(name), self.cast.definition, action, **terms)
 
     def view(
         self,

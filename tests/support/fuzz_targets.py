@@ -50,7 +50,7 @@ from maia.log.format.manifest import read_manifest
 from maia.log.format.names import SegmentName
 from maia.log.format.segments import digest_of, message_of, records_in
 from maia.organisation.grant_file import read_grant
-from maia.policy.answers import restriction_from_bytes
+from maia.policy.answers import said_from_bytes
 from maia.predicates import parse_predicate
 from maia.roles import parse_policy
 from maia.sealing.filters.sealed_filters import part_from_bytes
@@ -229,7 +229,7 @@ TARGETS: dict[str, tuple[Target, tuple[str, ...]]] = {
             filter_from_bytes,
             part_from_bytes,
             requirement_from_bytes,
-            restriction_from_bytes,
+            said_from_bytes,
             _text(partial(parse_predicate, vocabulary=TYPE.vocabulary)),
             _text(parse_requirement),
             _text(partial(parse_expression, vocabulary=TYPE.vocabulary)),

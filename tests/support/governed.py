@@ -15,12 +15,14 @@ from maia.credentials import (
     Action,
     SignedCertificate,
     SigningKey,
+    Transformation,
     TypeName,
     TypePattern,
     Validity,
     parse_name_pattern,
 )
 from maia.events import Attribute, AttributeUid, Column, Event, Frame, Instant, Kind
+from maia.expressions import parse_rule
 from maia.log.format.names import SegmentName, day_of
 from maia.log.format.segments import digest_of, parquet_bytes, row_of, table_of
 from maia.policy import Request
@@ -114,10 +116,12 @@ def grant(
     validity: Validity = UNBOUNDED,
     action: Action = Action.SUBSCRIBE,
     condition: Predicate = ALWAYS,
+    rule: str | None = None,
 ) -> SignedCertificate:
     vocabulary = {one.name: one for one in ATTRIBUTES}
     said = parse_predicate(restriction, vocabulary) if isinstance(restriction, str) else restriction
     shown = ALL_ATTRIBUTES if attributes is None else frozenset(attributes)
+    steps = () if rule is None else (Transformation(OWNER.principal, (parse_rule(rule, vocabulary),)),)
     return granted(
         OWNER,
         who,
@@ -125,6 +129,7 @@ def grant(
         action,
         attributes=shown,
         restriction=said,
+        transformations=steps,
         condition=condition,
         validity=validity,
     )
@@ -264,7 +269,8 @@ def governed(
     """Return the governed table of a reader, by what of it a test is about."""
     terms = Streaming(fails_on_loss, *([] if batch_bytes is None else [batch_bytes])) if is_stream else None
     access = Access(reader, (*versions, event_type), keys, watch, transformation_keys)
-    return table.governed(spark, str(log), access, TableQuery(**asked), stream=terms, ledger=ledger)
+    logs = log if isinstance(log, list) else str(log)
+    return table.governed(spark, logs, access, TableQuery(**asked), stream=terms, ledger=ledger)
 
 
 def decided(*, event_type, reader, keys=None, versions=(), watch=None, **asked):

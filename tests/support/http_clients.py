@@ -70,7 +70,7 @@ async def call(
     body: bytes | str = b"",
     headers: Mapping[str, str] = {},
     token: str | None = None,
-    **query: str,
+    **query: str | list[str],
 ) -> tuple[int, dict[str, Any]]:
     """Return status and JSON of one call with an account's token."""
     auth = None if account is None else httpx.BasicAuth(account, token or city.tokens.get(account, "none"))
@@ -86,7 +86,7 @@ async def call(
 
 @asynccontextmanager
 async def reading(
-    city: City, account: str, *, last: str | None = None, **query: str
+    city: City, account: str, *, last: str | None = None, **query: str | list[str]
 ) -> AsyncIterator[Reader]:
     """Open a stream that has to be accepted."""
     auth = httpx.BasicAuth(account, city.tokens[account])

@@ -28,6 +28,7 @@ from maia.credentials import (
 from maia.domain import DomainLimits, DomainSettings, KeyServer
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.sealing.groups.key_group import GroupId
+from maia.sealing.groups.membership import Claim
 from maia.sealing.keys.key_ring import KeyRing, KeyTerms
 from maia.sealing.keys.secrets import Secret
 from maia.sealing.member.member import KeyMember
@@ -237,6 +238,12 @@ class KeyNet(Net):
     def serve(self, effects: list[Effect]) -> None:
         """Perform what the server asks for, outside `handle` too, such as an eviction."""
         self.do(self.brokers[SERVER], effects)
+
+    def expect(self, who: str, *pool: SignedCertificate) -> None:
+        """Tell the server of a right of somebody who has not asked for keys yet."""
+        claim = Claim(key_of(who).principal, (self.event_type,), pool)
+        self.serve(self.server.expect(claim, self.now))
+        self.settle()
 
     # ---- members
 

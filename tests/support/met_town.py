@@ -42,6 +42,6 @@ def may(who: Principal, action: Action) -> SignedCertificate:
         MET,
         who,
         NetworkPattern(MET.principal, exact_name("Met")),
-        action,
+        *((action, Action.SERVE) if action is Action.CONNECT else (action,)),
         validity=Validity(start, Instant(start + _DAY)),
     )

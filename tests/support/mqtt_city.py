@@ -263,7 +263,7 @@ def grant(
     if of is not None:
         resources = TypePattern(owner, parse_name_pattern(of), None)
     shown = ALL_ATTRIBUTES if attributes is None else frozenset(map(AttributeUid, attributes))
-    authority = Authority(resources, frozenset({action}), shown, where)  # type: ignore[arg-type]
+    authority = Authority(resources, frozenset({action} if of else {action, Action.SERVE}), shown, where)  # type: ignore[arg-type]
     period = Validity(whole_second(), Instant(whole_second() + DAY))
     if of is not None and subject != BROKER.principal:
         period = period.with_tests(OnlineTest(TestKind.CRL, owner))
@@ -316,8 +316,9 @@ async def mqtt_city(
     definitions: Mapping[str, TypeDefinition] = _DEFINITIONS,
     topics: str = _TOPICS,
     limits: str = "",
+    **broker: int,
 ) -> AsyncIterator[City]:
-    """Run broker and gateway in this process."""
+    """Run broker and gateway in this process; what is named else is for the broker's settings."""
     prepare_folder(folder, definitions)
     mine = BROKER.principal
     certificates = (
@@ -325,7 +326,7 @@ async def mqtt_city(
         *(grant(mine, Action.SUBSCRIBE, one.name.name) for one in definitions.values()),
     )
     network = NetworkName(OWNER.principal, NETWORK)
-    settings = BrokerSettings(network, "127.0.0.1:0", certificates, recording=RecordingSettings())
+    settings = BrokerSettings(network, "127.0.0.1:0", certificates, recording=RecordingSettings(), **broker)
     async with AsyncExitStack() as stack:
         recorder = stack.enter_context(recording(folder))
         running = await stack.enter_async_context(

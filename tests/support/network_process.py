@@ -9,7 +9,7 @@ from pathlib import Path
 from maia.testing import wait_until
 from support.processes import maia
 
-__all__ = ["NETWORK", "address_of", "config", "issue", "lets_connect", "make_keys"]
+__all__ = ["NETWORK", "OPEN", "address_of", "config", "issue", "lets_connect", "make_keys"]
 
 NETWORK = "UK Police Network"
 
@@ -24,6 +24,10 @@ credentials = "{who}-certs"
 listen = "127.0.0.1:0"
 data = "data"
 {more}"""
+
+
+OPEN = ("--action", "serve")
+"""Brokers serve whom they have no right for: the tests are about something else."""
 
 
 def make_keys(home: Path, *people: str) -> None:
@@ -53,7 +57,7 @@ def lets_connect(home: Path, *people: str) -> None:
     period = ("--not-before", "2020-01-01T00:00:00Z", "--not-after", end)
     for who in people:
         (home / f"{who}-certs").mkdir()
-        issue(home, who, "connect", "--owner", "pito.pub", "--network", NETWORK, period=period)
+        issue(home, who, "connect", *OPEN, "--owner", "pito.pub", "--network", NETWORK, period=period)
 
 
 def address_of(home: Path, starts: int = 1) -> str:

@@ -24,7 +24,7 @@ from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.testing import grant
 from maia.types import Sealing, SignedDefinition, TypeDefinition, sign_definition
-from maia.types.definition import on_topics, plain_attributes, topic_attributes, tree_name
+from maia.types.definition import PUBLICATION, on_topics, plain_attributes, topic_attributes, tree_name
 
 NETWORK = "City Network"
 PUBLISH, SUBSCRIBE = Action.PUBLISH, Action.SUBSCRIBE
@@ -47,9 +47,11 @@ def declared(
     *,
     credentials: tuple[SignedCertificate, ...] = (),
     sealing: Sealing | None = None,
+    several: bool = False,
 ) -> SignedDefinition:
     """Return the declaration of plain topics."""
     shape = plain_attributes([Attribute("headline", AttributeUid("headline"), Kind.STRING)])
+    shape += (PUBLICATION,) if several else ()
     name = tree_name(owner.principal, root)
     return sign_definition(TypeDefinition(name, None, shape, credentials, sealing), owner)
 
@@ -82,7 +84,7 @@ def granted(
 
 def connecting(who: str) -> SignedCertificate:
     """Return the right to connect, and to install types."""
-    both = (Action.CONNECT, Action.INSTALL)
+    both = (Action.CONNECT, Action.SERVE, Action.INSTALL)
     return grant(CITY, key(who), NetworkName(CITY.principal, NETWORK), *both, validity=LASTING)
 
 

@@ -78,7 +78,7 @@ def tell_numberplate_story(seed: bytes, *, now: Instant, lifetime_days: int = 30
     validity = Validity(Instant(today - DAY), Instant(today + lifetime_days * DAY))
     network = NetworkName(keys["PITO"].principal, _NETWORK)
     cast = Cast(keys, network, definition, (), seed=seed, validity=validity)
-    connect, both = (Action.CONNECT,), (Action.CONNECT, Action.INSTALL)
+    connect, both = (Action.CONNECT, Action.SERVE), (Action.CONNECT, Action.SERVE, Action.INSTALL)
     every, on = frozenset(NUMBERPLATE_KINDS), Operator.EQ
     certificates = (
         cast.grant("PITO", "Met", network, *connect, may_delegate=True),
@@ -155,7 +155,12 @@ def add_brokers(cast: Cast, seed: bytes) -> Cast:
     subjects = {**keys, "Met broker": LocalName(met.principal, (MET_BROKERS,))}
     connect = {
         who: cast.grant(
-            domain, subjects[who], cast.network, Action.CONNECT, comment=f"{domain} to its broker"
+            domain,
+            subjects[who],
+            cast.network,
+            Action.CONNECT,
+            Action.SERVE,
+            comment=f"{domain} to its broker",
         )
         for who, domain in BROKERS.items()
     }
@@ -180,12 +185,12 @@ def add_carrier(cast: Cast, seed: bytes) -> Cast:
     cast, highways = add_brokers(cast, seed), key_of("Highways", seed)
     carrier = _nearest(cast, seed, (cast.keys[who] for who in BROKERS))
     keys = {**cast.keys, CARRIER: carrier, KEY_SERVER: key_of(KEY_SERVER, seed)}
-    network, connect = cast.network, Action.CONNECT
+    network, connect = cast.network, (Action.CONNECT, Action.SERVE)
     connects = (
-        cast.grant("PITO", highways, network, connect, may_delegate=True),
-        cast.grant(highways, carrier, network, connect),
+        cast.grant("PITO", highways, network, *connect, may_delegate=True),
+        cast.grant(highways, carrier, network, *connect),
     )
-    server = cast.grant("PITO", keys[KEY_SERVER], network, connect)
+    server = cast.grant("PITO", keys[KEY_SERVER], network, *connect)
     wallets = {**_with_type_rights(cast), CARRIER: connects, KEY_SERVER: (server,)}
     return replace(cast, keys=keys, wallets=wallets)
 

@@ -2,7 +2,8 @@
 
 An interpreter that loads a broker computes for almost a second, and the suite
 runs hundreds. A copy is a process like any other, with its own number, folder,
-environment, output and end; `tests/unit/cli/test_start.py` starts interpreters.
+environment, output and end, and what it starts with `python -m maia.cli` is a copy as well;
+`tests/unit/cli/test_start.py` starts interpreters.
 Lanes share one nursery, which is loaded while tests are collected.
 
 A client connects to the nursery's socket and sends what is to be run, with
@@ -146,9 +147,11 @@ def forked(
     cwd: Path,
     environment: Mapping[str, str],
     descriptors: Sequence[int],
+    module: str = "maia.cli",
 ) -> Forked:
     """Run `maia WORDS…` in a copy of the nursery; descriptors are input, output and errors."""
     asked = {"words": [str(word) for word in words], "cwd": str(cwd), "ignored": [], "nice": os.nice(0)}
+    asked["module"] = module
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(str(nursery()))
     request = marshal.dumps({**asked, "environment": dict(environment)})
@@ -248,11 +251,15 @@ def module_command(module: str) -> Path:
 @cache
 def maia_python() -> Path:
     """Return a Python for which `-m maia.cli` is a copy of the nursery."""
+    return _python_of(nursery())
+
+
+def _python_of(path: Path) -> Path:
     first = (
         "if sys.argv[1:3] != ['-m', 'maia.cli']: os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
         "del sys.argv[1:3]"
     )
-    return _program("python3", nursery(), "maia.cli", first)
+    return _program("python3", path, "maia.cli", first)
 
 
 @cache
@@ -400,6 +407,7 @@ def main(path: str, *modules: str) -> None:
         import_module(name)
     if modules == _LOADED:
         import_module("maia.cli.main").commands_for([])  # every command's module
+        sys.executable = str(_python_of(Path(path)))  # the servers of `maia up` are copies, too
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(f"{path}.new")
     listening.listen(64)

@@ -85,7 +85,8 @@ class PolicyWorld:
     def connecting(self) -> list[SignedCertificate]:
         """Return the rights of all people to connect."""
         pattern = NetworkPattern(self.network.owner, exact_name(self.network.name))
-        return [self.issued(who, Authority(pattern, frozenset({Action.CONNECT}))) for who in self.people]
+        open_to = frozenset({Action.CONNECT, Action.SERVE})
+        return [self.issued(who, Authority(pattern, open_to)) for who in self.people]
 
     def publishing(self, who: SigningKey, definition: SignedDefinition) -> SignedCertificate:
         """Return a right to publish a type as it is written."""

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
@@ -35,10 +35,11 @@ __all__ = ["Clinic", "KillableServer", "clinic", "killable_server"]
 TYPES = {
     "Prescribe": ("doctor:string", "patient:string", "drug:string", "dose:int"),
     "Prescription": ("patient:string", "drug:string", "dose:int"),
+    "Bed": ("operation:string", "ward:string", "patient:string", "note:string"),
 }
 RIGHTS = {
-    "broker": {"Prescribe": "subscribe", "Prescription": "subscribe"},
-    "connector": {"Prescribe": "subscribe", "Prescription": "publish"},
+    "broker": {},
+    "connector": {"Prescribe": "subscribe", "Prescription": "publish", "Bed": "publish"},
     "doctor": {"Prescribe": "publish"},
     "pharmacy": {"Prescription": "subscribe"},
 }
@@ -53,6 +54,14 @@ RELEASE = """
 name = "prescriptions"
 definition = "prescription.type"
 table = "prescriptions"
+"""
+BEDS = """
+[[release]]
+name = "beds"
+definition = "bed.type"
+table = "beds"
+on = ["insert", "update", "delete", "truncate"]
+operation = "operation"
 """
 DERIVE = """
 [[release]]
@@ -77,11 +86,27 @@ class Clinic:
     database: str
     broker_address: str
 
+    connects_to: list[str] = field(default_factory=list)
+    """Brokers that the connector has before the members' own."""
+    partner: str = ""
+    """How the database of a partner is reached, where there is one."""
+
     # -------------------------------------------------------- processes
 
-    def broker(self) -> AbstractContextManager[Program]:
-        """Run the broker, which records durably."""
-        return self._process("broker", "listening on", "broker", "-c", "../broker.toml")
+    def broker(self, who: str = "broker") -> AbstractContextManager[Program]:
+        """Run the broker, or another one; each records durably."""
+        return self._process(who, "listening on", "broker", "-c", f"../{who}.toml")
+
+    def add_broker(self, who: str) -> None:
+        """Have another broker of the organisation, which members connect to; the connector has both."""
+        assert command("key", "new", f"{who}.key", cwd=self.home).returncode == 0
+        lets_connect(self.home, who)
+        let_broker(self.home, who)
+        (port,) = free_ports(1)
+        log = f'join = "{self.broker_address}"\n[log]\nfolder = "{who}-log"\n'
+        settings = config(who, log).replace("127.0.0.1:0", f"127.0.0.1:{port}")
+        (self.home / f"{who}.toml").write_text(settings.replace('data = "data"', f'data = "{who}-data"'))
+        self.connects_to, self.broker_address = [self.broker_address], f"127.0.0.1:{port}"
 
     def connector(self, *, ready: bool = True) -> AbstractContextManager[Program]:
         """Run the connector, and wait until it is ready."""
@@ -96,6 +121,12 @@ class Clinic:
         finally:
             server.kill()
 
+    def replica(self, *words: object, ready: bool = True) -> AbstractContextManager[Program]:
+        """Run the partner's replica of the beds."""
+        says = "connected to" if ready else ""
+        about = ("Bed", "beds", "--as", self.home / "partner.maia", "--database", self.partner)
+        return self._process("replica", says, "postgres", "replicate", *about, *words)
+
     def replace_broker(self) -> None:
         """Put another broker, with its own key and log, at the same address."""
         for name in ("broker.key", "broker.pub"):
@@ -104,6 +135,7 @@ class Clinic:
             shutil.rmtree(self.home / name)
         assert command("key", "new", "broker.key", cwd=self.home).returncode == 0
         lets_connect(self.home, "broker")
+        let_broker(self.home, "broker")
 
     def errors(self, who: str) -> str:
         """Return what a process wrote to its log."""
@@ -126,13 +158,14 @@ class Clinic:
         head = (
             config("connector").replace('listen = "127.0.0.1:0"\n', "").replace('"data"', '"connector-data"')
         )
+        brokers = [*self.connects_to, self.broker_address]
         (self.home / "connector.toml").write_text(
-            f'database = "{self.database}"\nbroker = "{self.broker_address}"\n{head}{declared}'
+            f'database = "{self.database}"\nbroker = {brokers}\n{head}{declared}'
         )
 
-    def sql(self, *statements: str) -> list[tuple[object, ...]]:
-        """Run statements in one transaction; return the rows of the last."""
-        with psycopg.connect(self.database) as connection:
+    def sql(self, *statements: str, at: str = "") -> list[tuple[object, ...]]:
+        """Run statements in one transaction, at the clinic or elsewhere; return the rows of the last."""
+        with psycopg.connect(at or self.database) as connection:
             for statement in statements:
                 found = connection.execute(statement)
             return found.fetchall() if found.description else []
@@ -154,6 +187,18 @@ class Clinic:
         """Return the definition of a type."""
         return read_definition(self.home / f"{name.lower()}.type")
 
+    def partner_may(self, *see: str) -> None:
+        """Let a partner subscribe to what is released of beds."""
+        assert command("key", "new", "partner.key", cwd=self.home).returncode == 0
+        lets_connect(self.home, "partner")
+        issue(self.home, "partner", "subscribe", "-d", "bed.type", *see, name="beds")
+        profile = self.home / "partner.maia"
+        profile.mkdir()
+        (profile / "profile.toml").write_text(
+            f'key = "../partner.key"\ncredentials = "../partner-certs"\ntypes = "../bed.type"\n'
+            f'network = "{NETWORK}"\ncoordinator = "../pito.pub"\nbrokers = ["{self.broker_address}"]\n'
+        )
+
     def prescribe(self, *events: dict[str, object]) -> None:
         """Let the doctor publish, until the broker has recorded everything."""
 
@@ -169,12 +214,14 @@ class Clinic:
         """Let the pharmacy begin at the end of the log."""
         assert self.read(0) == []
 
-    def read(self, count: int, *, more_s: float = 0.3) -> list[dict[str, object]]:
+    def read(
+        self, count: int, *, of: str = "Prescription", who: str = "pharmacy", more_s: float = 0.3
+    ) -> list[dict[str, object]]:
         """Let the pharmacy read until it has so many events; anything that still follows is read as well."""
 
         async def take() -> list[dict[str, object]]:
-            async with self.member("pharmacy") as pharmacy:
-                subscription = await pharmacy.subscribe("Prescription", durable="pharmacy")
+            async with self.member(who) as reader:
+                subscription = await reader.subscribe(of, durable=of)
                 taken: list[dict[str, object]] = []
                 async with asyncio.timeout(120):
                     while len(taken) < count:
@@ -185,6 +232,13 @@ class Clinic:
                 return taken
 
         return asyncio.run(take())
+
+
+def let_broker(home: Path, who: str) -> None:
+    """Let a broker record every type, and sign what is published through it."""
+    for name in TYPES:
+        for action in ("subscribe", "publish"):
+            issue(home, who, action, "-d", f"{name.lower()}.type", name=f"{action}-{name}")
 
 
 def prepare(home: Path, database: str) -> Clinic:
@@ -200,6 +254,7 @@ def prepare(home: Path, database: str) -> Clinic:
     for who, rights in RIGHTS.items():
         for name, action in rights.items():
             issue(home, who, action, "-d", f"{name.lower()}.type", name=f"{action}-{name}")
+    let_broker(home, "broker")
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}"
     log = '[log]\nfolder = "log"\n'
@@ -210,10 +265,17 @@ def prepare(home: Path, database: str) -> Clinic:
 @pytest.fixture
 def clinic(tmp_path: Path, postgres_server: str) -> Iterator[Clinic]:
     """A clinic with a database of its own on the suite's server."""
+    with own_database(postgres_server) as address:
+        yield prepare(tmp_path, address)
+
+
+@contextmanager
+def own_database(server: str) -> Iterator[str]:
+    """Make a database on a server, and drop it afterwards."""
     name = f"clinic_{uuid4().hex[:12]}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
+    with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-        yield prepare(tmp_path, postgres_server.replace("dbname=postgres", f"dbname={name}"))
+        yield server.replace("dbname=postgres", f"dbname={name}")
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from maia.cli import main
@@ -40,16 +41,20 @@ def maia(*words: object, cwd: Path) -> Answer:
 
 
 def forked(
-    words: Sequence[object], cwd: Path, environment: Mapping[str, str], descriptors: Sequence[int]
+    words: Sequence[object],
+    cwd: Path,
+    environment: Mapping[str, str],
+    descriptors: Sequence[int],
+    module: str = "maia.cli",
 ) -> Program:
     """Start `maia WORDS…` as a copy of the nursery: how `maia.testing.Processes` starts programs here."""
-    return nursery.forked(words, cwd=cwd, environment=environment, descriptors=descriptors)
+    return nursery.forked(words, cwd=cwd, environment=environment, descriptors=descriptors, module=module)
 
 
 @contextmanager
-def running_maia(*words: object, cwd: Path) -> Iterator[Program]:
+def running_maia(*words: object, cwd: Path, module: str = "maia.cli") -> Iterator[Program]:
     """Run one command beside the test; what it wrote goes to `cwd`, and it is ended with the body."""
-    server = Server(words, cwd, forked)
+    server = Server(words, cwd, partial(forked, module=module))
     try:
         yield server.process
     finally:

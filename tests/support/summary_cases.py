@@ -74,7 +74,7 @@ def random_summary(random: Random, *, keyed: bool = True) -> Summary:
     )
     measures = [measure(uid) for uid in ("n", "t", "i", "f", "at", "x", "y") if random.random() < 0.6]
     measures = measures or [measure("n")]
-    late, least = random.choice((0, 1, 10)), random.choice((1, 1, 2, 3, 5))
+    late, least = random.choice((0, 1, 10)), random.choice((1, 1, 1, 2, 3, 5))
     return Summary(random.choice((1, 5, 60, 3600)), keys, tuple(measures), least, late)
 
 
@@ -90,7 +90,7 @@ def random_summarising_view(random: Random, *, keyed: bool = True) -> View:
     few = Comparison(events, Operator.GT, 1)
     if random.random() < 0.3:
         steps.append(Transformation(ISSUER.principal, (Rule(events, Constant(9), few),)))
-    admits = random_predicate(random, depth=1) if random.random() < 0.5 else ALWAYS
+    admits = random_predicate(random, depth=1) if random.random() < 0.4 else ALWAYS
     interest = Comparison(events, Operator.GE, random.choice((2, 9))) if random.random() < 0.3 else ALWAYS
     window = Window(admits, ALL_ATTRIBUTES, (*before, *steps))
     return View((window,), interest, recipient=b"r" * 32)

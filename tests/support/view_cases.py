@@ -113,6 +113,8 @@ STORED: Final[dict[AttributeUid, Kind]] = {
     AttributeUid("picture"): Kind.BYTES,
     AttributeUid("select"): Kind.STRING,
 }
+PUBLISHERS: Final = AttributeUid("publisher.clearance")
+"""What conditions of rules ask about the publisher of an event; executors are handed it as a column."""
 
 # Renamed, reordered, and one that is not stored.
 DELIVERED: Final = (
@@ -233,10 +235,13 @@ def assert_agrees(executor: Executor, batch: Batch) -> None:
         assert got.keys() <= set(range(len(batch.events)))
 
 
-def random_batch(seed: int, *, views: int = 20, events: int = 60, keyed: float = 0.5) -> Batch:
+def random_batch(
+    seed: int, *, views: int = 20, events: int = 60, keyed: float = 0.5, has_publishers: bool = False
+) -> Batch:
     """Return the batch of a seed; half of its views transform what they show, a part of them with keys.
 
-    Every fifth is a chain of many links: what a broker shows, every executor shows.
+    Every fifth is a chain of many links: what a broker shows, every executor shows. With `has_publishers`,
+    events have what rules ask about publishers as a column.
     """
     random = Random(seed)  # noqa: S311 - test cases, not secrets
     drawn = (
@@ -245,7 +250,13 @@ def random_batch(seed: int, *, views: int = 20, events: int = 60, keyed: float =
         else random_view(random, transforms=random.random() < 0.5, keyed=random.random() < keyed)
         for number in range(views)
     )
-    return Batch(tuple(drawn), tuple(random_event(random, row) for row in range(events)), keys=KEYS)
+    found = tuple(drawn), tuple(random_event(random, row) for row in range(events))
+    if not has_publishers:
+        return Batch(*found, keys=KEYS)
+    for event in found[1]:
+        if (said := random.choice((None, 1, 2, 3))) is not None:
+            event[PUBLISHERS] = said
+    return Batch(*found, stored=STORED | {PUBLISHERS: Kind.INT}, keys=KEYS)
 
 
 def random_chain(random: Random, *, keyed: bool = True) -> View:
@@ -318,6 +329,10 @@ def random_rule(random: Random, *, keyed: bool = True) -> Rule:
     if random.random() < 0.9:
         value = random_expression(random, STORED.get(uid, Kind.STRING), depth=3, keyed=keyed)
     condition = random_predicate(random, depth=1) if random.random() < 0.5 else ALWAYS
+    if random.random() < 0.2:  # what was not known when the right was decided is unknown, save of publishers
+        about = AttributeUid(random.choice(("world.incident", "subscriber.clearance", PUBLISHERS)))
+        unknown = Comparison(about, random.choice((Operator.EQ, Operator.NE)), random.choice((True, 2)))
+        condition = random.choice((AnyOf, AllOf))((condition, random.choice((unknown, Not(unknown)))))
     return Rule(uid, value, condition)
 
 

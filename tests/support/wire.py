@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from functools import cache
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from hypothesis import strategies as st
@@ -102,6 +102,8 @@ def _of_type(hint: Any, meta: msgspec.Meta | None = None) -> st.SearchStrategy[A
         return _texts(meta)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _of_struct(hint)
+    if get_origin(hint) is Literal:
+        return st.sampled_from(get_args(hint))
     return {bool: st.booleans(), type(None): st.none()}[hint]
 
 

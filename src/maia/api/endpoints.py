@@ -70,7 +70,7 @@ LOAD_POLICY: Final = Endpoint("PUT", "/v1/policy", "put a policy in force, or ke
 RELOAD_POLICY: Final = Endpoint("POST", "/v1/policy/reload", "read the policy's file again", Nothing,
     answers.PolicyAnswer, tag="policy", right="publish /admin/policy", revokes=True)
 TYPES: Final = Endpoint("GET", "/v1/types", "the event types that policies can speak of",
-    bodies.PageQuestion, answers.TypePage, tag="types")
+    bodies.TypesQuestion, answers.TypePage, tag="types")
 REGISTER_TYPE: Final = Endpoint("POST", "/v1/types", "register a version of an event type", bodies.TypeBody,
     answers.TypeAnswer, tag="types", right="publish /admin/policy", is_once=True, status=201)
 HOLD: Final = Endpoint("POST", "/v1/held", "keep certificates that lead from owners to this domain",

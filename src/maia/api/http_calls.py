@@ -11,7 +11,7 @@ import base64
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_origin
 
 import msgspec
 from starlette.applications import Starlette
@@ -25,7 +25,7 @@ from maia.errors import BadInput, MaiaError, Refusal
 from maia.net.observer import Records
 from maia.wire.api_requests import API_REQUEST_BYTES_MAX
 
-_Query = TypeVar("_Query")
+_Query = TypeVar("_Query", bound=msgspec.Struct)
 
 BODY_S: Final = 30.0
 """How long a body may take to arrive."""
@@ -106,11 +106,14 @@ def target_of(request: Request) -> str:
 
 
 def query_of(request: Request, kind: type[_Query]) -> _Query:
-    """Read a query strictly: no name twice, none unknown."""
-    pairs = request.query_params.multi_items()
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise BadInput("INPUT-API-CALL", "a name of the query came twice")
+    """Read a query strictly: no name twice, unless it has several values; none unknown."""
+    several = {one.name for one in msgspec.structs.fields(kind) if get_origin(one.type) is tuple}
+    values: dict[str, object] = {}
+    for name, value in request.query_params.multi_items():
+        if name in values and name not in several:
+            raise BadInput("INPUT-API-CALL", "a name of the query came twice")
+        before = values.get(name, ())
+        values[name] = (*before, value) if isinstance(before, tuple) and name in several else value
     try:
         return msgspec.convert(values, type=kind, strict=False)
     except msgspec.MsgspecError as problem:

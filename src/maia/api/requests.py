@@ -160,10 +160,14 @@ class OneTimeQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SubjectBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A subject of the identity provider: what it is called, and all of its attributes."""
+    """A subject of the identity provider: what it is called, and all of its attributes.
+
+    `certificates` are X.509 (DER, in Base64): the subject's own, and those that lead to its authority.
+    """
 
     identifier: _Name
     attributes: dict[str, ApiArgument] = {}
+    certificates: Annotated[list[bytes], Meta(max_length=9)] = []
 
 
 class IdentityBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,14 +195,16 @@ class BootConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     name: Annotated[str, Meta(min_length=1, max_length=128)]
     level: Annotated[int, Meta(ge=1, le=255)]
     values: dict[str, str]
+    properties: dict[str, ApiArgument] = {}
 
 
 class ApprovedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which registers are asked for, which boots are approved, and which makers of TPMs (DER, base64)."""
 
-    pcrs: Annotated[list[Annotated[int, Meta(ge=0, le=15)]], Meta(min_length=1, max_length=16)]
+    pcrs: Annotated[list[Annotated[int, Meta(ge=0, le=22)]], Meta(min_length=1, max_length=22)]
     configurations: Annotated[list[BootConfiguration], Meta(max_length=256)]
     roots: Annotated[list[bytes], Meta(max_length=64)]
+    scan: Annotated[int, Meta(ge=18, le=22)] | None = None
 
 
 class EnrolBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -220,14 +226,15 @@ class ActivationBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class QuoteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A TPMS_ATTEST and its TPMT_SIGNATURE, in base64, and what explains them.
 
-    That is the event log of the boot, in base64. Where a machine has none, it is the values of the registers:
-    hexadecimal digits by the number of the register.
+    That is the event log of the boot, in base64. Where a machine has none, and of registers 17 to 22, it is
+    the values of the registers: hexadecimal digits by number. `scan` is what a scanner found.
     """
 
     quoted: bytes
     signature: bytes
     log: bytes = b""
     registers: Annotated[dict[str, str], Meta(max_length=24)] = {}
+    scan: Annotated[bytes, Meta(max_length=4096)] = b""
 
 
 class WouldBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -246,6 +253,13 @@ class PageQuestion(Question, frozen=True):
 
     after: _After | None = None
     limit: _Limit = LIMIT
+
+
+class TypesQuestion(PageQuestion, frozen=True, kw_only=True):
+    """All types, or all versions of one, by its owner and name."""
+
+    owner: str | None = None
+    name: str | None = None
 
 
 class ActsQuestion(Question, frozen=True):

@@ -297,6 +297,7 @@ class SubjectAnswer(msgspec.Struct, frozen=True):
     attributes: dict[str, ApiArgument]
     registered_by: str
     registered_at: str
+    certified_as: str | None = None
 
 
 class SubjectPage(Page[SubjectAnswer], frozen=True):
@@ -337,6 +338,7 @@ class ApprovedAnswer(msgspec.Struct, frozen=True):
     pcrs: list[int]
     configurations: list[BootConfiguration]
     roots: list[str]
+    scan: int | None = None
 
 
 class CredentialAnswer(msgspec.Struct, frozen=True):

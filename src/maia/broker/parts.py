@@ -20,6 +20,7 @@ from maia.broker.interests.expected_sources import ExpectedSources
 from maia.broker.interests.impairment import Impairments
 from maia.broker.interests.interests import Interests
 from maia.broker.interests.mesh import MeshRouter
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.outbox import Outbox
 from maia.broker.interests.proofs import Proofs
 from maia.broker.interests.received import ReceivedInterests
@@ -55,13 +56,17 @@ from maia.broker.sessions.key_events import KeyEvents
 from maia.broker.sessions.own_rights import OwnRights
 from maia.broker.sessions.requests import Requests
 from maia.broker.sessions.revocation import Revocation
+from maia.broker.sessions.type_queries import TypeQueries
 from maia.broker.settings import BrokerSettings, Routing
 from maia.broker.status import Status
+from maia.broker.streams.answers import AnswersGiven
+from maia.broker.streams.borders import Borders
 from maia.broker.streams.catch_up import CatchUp
 from maia.broker.streams.disclosures import DeliveryRecords, DeliveryTally, Disclosures
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.streams.log_requests import LogRequests
 from maia.broker.streams.neighbour import Signers
+from maia.broker.streams.paths import Paths
 from maia.broker.streams.recorded_frames import RecordedFrames
 from maia.broker.streams.sealing import SealAlone
 from maia.broker.streams.state_query import Retention, StateAnswers
@@ -125,6 +130,8 @@ _BEFORE_ROUTER: Final[Mapping[str, Callable[..., object]]] = {
     "pending": Pending,
     "projections": Projections,
     "proofs": Proofs,
+    "named_rights": NamedRights,
+    "paths": Paths,
     "shares": Shares,
     "signers": Signers,
     "outbox": Outbox,
@@ -134,11 +141,13 @@ _BEFORE_ROUTER: Final[Mapping[str, Callable[..., object]]] = {
     "impairments": Impairments,
     "rekeying": Rekeying,
     "records": DeliveryRecords,
+    "answers_given": AnswersGiven,
     "seal_alone": SealAlone,
     "recorded_frames": RecordedFrames,
 }
 _BEHIND_ROUTER: Final[Mapping[str, Callable[..., object]]] = {
     "syncs": RouteSyncs,
+    "borders": Borders,
     "log_requests": LogRequests,
 }
 _OF_LOG: Final[Mapping[str, Callable[..., object]]] = {"durable": DurableSubscriptions, "catch_up": CatchUp}
@@ -147,6 +156,7 @@ _BEHIND_LOG: Final[Mapping[str, Callable[..., object]]] = {
     "retention": Retention,
     "entries": Entries,
     "state_answers": StateAnswers,
+    "type_queries": TypeQueries,
     "closing": Closing,
     "connections": Connections,
     "revocation": Revocation,

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.routes import Routes, memory_limits
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
@@ -43,6 +44,7 @@ class Persistence:
     replays: ReplayJournal
     routes: Routes
     recording: Recording | None
+    named_rights: NamedRights
     certificates_kept: set[bytes] = field(default_factory=set)
     publications_kept: bytes = b""
 
@@ -50,6 +52,7 @@ class Persistence:
         """Verify what was kept, and drop what does not hold."""
         self._reload_certificates(kept.get(KEPT_CERTIFICATES), turn)
         self.types.reload(kept, turn)
+        self.named_rights.reload(kept)
         self.replays.reload(kept, turn, latest=seconds_after(turn.now, self.own.settings.skew_s))
         publications = kept.get(KEPT_PUBLICATIONS)
         if publications is not None:

@@ -13,8 +13,10 @@ from typing import ClassVar
 from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
 from maia.credentials.identity import IdentityTrust
 from maia.errors import BadInput
+from maia.events import Instant, seconds_after
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import CHAINS_COUNTED, CHAINS_MAX, BoundRule
+from maia.policy.facts import WorldFunction
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
 
@@ -156,8 +158,13 @@ class BrokerSettings:
     """Where managers of keys may be found, beside the addresses that definitions name."""
     lease_s: int = 60
     skew_s: int = 30
+    proof_age_s: int = 900
+    """How long a signed request counts at other brokers (C15); clients sign again in half that time."""
     verify_in_transit: float = 1.0
-    """The fraction of interests and offers from other brokers whose proof is verified here (C9)."""
+    """The fraction of interests and offers from other brokers whose proof is verified here (C9), and of
+    frames of signed types that this broker only passes on (C14)."""
+    open_borders: bool = False
+    """Whether brokers of other domains get events as they are, and not what is seen behind them (X7)."""
     share_plaintext: bool = False
     """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext (K4)."""
     require_install: bool = True
@@ -173,10 +180,23 @@ class BrokerSettings:
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     identity: IdentityTrust | None = None
     """Whose identity statements are believed; None for a broker that takes none."""
+    paths: bool = False
+    """Whether neighbours are told over which routers streams come."""
     demand: Predicate = ALWAYS
     """What the identity statements of neighbours have to say."""
     transformation_keys: TransformationKeys = field(default=NO_KEYS, repr=False)
     """The secrets of pseudonyms and noise; what needs another is missing."""
+    functions: tuple[WorldFunction, ...] = field(default=(), repr=False)
+    """What conditions may ask beside facts: functions of what is known when a right is decided."""
+
+    @property
+    def request_age_s(self) -> int:
+        """Return how long a signed request counts in transit: it is signed again with a renewal only."""
+        return max(self.proof_age_s, 4 * self.lease_s)
+
+    def is_to_be_signed_again(self, signed_at: Instant, now: Instant) -> bool:
+        """Return whether half of the time is over for which a request counts in transit."""
+        return now >= seconds_after(signed_at, self.request_age_s / 2)
 
     def process_of(self, type_id: bytes) -> str:
         """Return where the process of this broker listens that serves the clients of a type."""
@@ -186,9 +206,10 @@ class BrokerSettings:
 
     def __post_init__(self) -> None:
         """Refuse settings that no broker can keep."""
-        if self.lease_s < 1 or self.skew_s < 0:
+        if self.lease_s < 1 or self.proof_age_s < 1 or self.skew_s < 0:
             raise BadInput(
-                "INPUT-BROKER-SETTINGS", "a lease lasts at least one second, and a skew is not negative"
+                "INPUT-BROKER-SETTINGS",
+                "a lease lasts at least one second, as a proof does, and a skew is not negative",
             )
         if not 0.0 <= self.verify_in_transit <= 1.0:
             raise BadInput(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 from maia.broker.audiences.local_subscribers import Audiences
+from maia.broker.interests.proofs import Proofs
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.keys import KeyRequests, SealingKeys
@@ -27,6 +29,9 @@ from maia.events import Instant
 from maia.sessions.challenges import ChallengeDesk
 from maia.wire.effects import LinkId
 
+_OPEN: Final = "all types: the coordinator has opened the network to it"
+_CLOSED: Final = "types that it has a right to itself"
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Status:
@@ -37,6 +42,7 @@ class Status:
     authoriser: Authoriser
     types: KnownTypes
     replays: ReplayJournal
+    proofs: Proofs
     routes: Routes
     keys: KeyRequests
     seals: SealingKeys
@@ -58,7 +64,9 @@ class Status:
             "address": self.own.settings.address,
             "at": str(now),
             "draining": self.own.is_draining,
-            "links": [_link_record(link, now) for link in links],
+            "serves": _OPEN if self.proofs.is_open(now) else _CLOSED,
+            "open_borders": self.own.settings.open_borders,
+            "links": [{**_link_record(link, now), "border": self._crossing(link)} for link in links],
             "links_waiting": len(self.links) - len(links),
             "clients": sum(link.role is Role.CLIENT for link in links),
             "peers": sum(link.role is Role.BROKER for link in links),
@@ -90,6 +98,12 @@ class Status:
             "refusals": self.repeated.refusals.records(),
             "counters": dict(self.counters),
         }
+
+    def _crossing(self, link: Link) -> str | None:
+        """Return what crosses to a broker of another domain; None for other peers."""
+        if link.id not in self.routes.foreign:
+            return None
+        return "views" if link.id in self.routes.borders else "events"
 
     def _aggregation_record(self) -> dict[str, object]:
         """Say what is announced of each type within which budget, and what went to and fro for nothing."""
@@ -132,6 +146,7 @@ def _link_record(link: Link, now: Instant) -> dict[str, object]:
         "identity": None if link.identity is None else link.identity.statement.identifier,
         "subscriptions": len(link.subscriptions),
         "advertisements": len(link.advertisements),
+        "by_certificates": sum(bool(one.right.used) for one in entries),  # a revocation can end these
         "identified_until": None if link.identity is None else str(link.identity.statement.not_after),
         "next_lease_ends": str(min(entry.lease_ends for entry in entries)) if entries else None,
     }

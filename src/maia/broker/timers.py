@@ -39,6 +39,11 @@ class SyncOverdue:
 
 
 @dataclass(frozen=True, slots=True)
+class TypesOverdue:
+    """A neighbour has not answered in time which versions of a type it knows."""
+
+
+@dataclass(frozen=True, slots=True)
 class FetchMissed:
     """A broker has not answered in time what it recorded, or is to be asked what it did."""
 
@@ -112,6 +117,7 @@ Timer: TypeAlias = (
     | KeepAlive
     | Statements
     | SyncOverdue
+    | TypesOverdue
     | FetchMissed
     | AnnounceWaiting
     | MergeAnnounced

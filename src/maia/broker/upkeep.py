@@ -29,7 +29,9 @@ from maia.broker.sessions.entries import Entries
 from maia.broker.sessions.identities import PeerIdentities
 from maia.broker.sessions.key_events import KeyEvents
 from maia.broker.sessions.revocation import Revocation
+from maia.broker.sessions.type_queries import TypeQueries
 from maia.broker.streams import catch_up as logs
+from maia.broker.streams.borders import Borders
 from maia.broker.streams.disclosures import DeliveryRecords
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.streams.log_requests import LogRequests
@@ -50,6 +52,7 @@ from maia.broker.timers import (
     SyncOverdue,
     Timer,
     TimerWheel,
+    TypesOverdue,
     Upkeep,
     WithdrawEnded,
 )
@@ -70,10 +73,12 @@ class Maintenance:
     catch_up: logs.CatchUp | None
     log_requests: LogRequests
     syncs: RouteSyncs
+    type_queries: TypeQueries
     timers: TimerWheel
     received: ReceivedInterests
     announcer: Announcer
     records: DeliveryRecords
+    borders: Borders
     interests: Interests
     pending: Pending
     entries: Entries
@@ -106,6 +111,8 @@ class Maintenance:
                 self.state_answers.overdue(turn)
             case SyncOverdue():
                 self.syncs.end_overdue(turn)
+            case TypesOverdue():
+                self.type_queries.end_overdue(turn)
             case FetchMissed():
                 self.log_requests.forget_overdue(turn)
                 if self.catch_up is not None:
@@ -121,6 +128,7 @@ class Maintenance:
                 self.pending.give_up(turn)
             case ClosePeriods():
                 self.records.close_periods(timer.type_id, turn)
+                self.borders.close_periods(timer.type_id, turn)
             case _:
                 link = self.links.get(timer.link)
                 if link is not None and link.stage is not Stage.CLOSING:
@@ -149,6 +157,7 @@ class Maintenance:
         self.key_events.maintain_keys(turn)
         self.covering.send_due_slots(turn)
         self.interests.recheck_own_interests(turn)
+        self.revocation.sign_subscriptions_again(turn)
         # What is to be kept soon goes along, so that a broker wakes once for both.
         if self.keep_at is not None and self.keep_at <= seconds_after(
             turn.now, self.own.settings.lease_s / 4

@@ -1,4 +1,4 @@
-"""`maia bench`: run a benchmark by its number or name, or measure growth."""
+"""`maia bench`: run a benchmark by its number or name, measure growth, or draw the papers' figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from maia.errors import Unavailable
 
 def bench(
     names: list[str] | None = arg(
-        "Which: 3, 5-7, decision, growth; default: all but growth.", default=None, metavar="[NUMBER|NAME]..."
+        "Which: 3, 5-7, decision, growth, figures; default: all but the last two.",
+        default=None,
+        metavar="[NUMBER|NAME]...",
     ),
     list_them: bool = flag("List the benchmarks and stop.", "--list"),
     quick: bool = flag("Few rounds, nothing is kept."),

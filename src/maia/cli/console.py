@@ -62,7 +62,9 @@ def _config(config: Path | None, profile: str | None, org: Path | None, listen: 
 
     if config is not None:
         if profile is not None or org is not None:
-            raise BadInput("`--config` says whose profiles are held: leave `--as` and `--org` out")
+            raise BadInput(
+                "INPUT-CONSOLE", "`--config` says whose profiles are held: leave `--as` and `--org` out"
+            )
         return config_of_file(config, listen=listen)
     if profile is not None:
         return config_of_profile(find_profile(profile), listen=listen)

@@ -36,7 +36,7 @@ def demo(
         "numberplate: police and cameras. consortium: three organisations, two owners. "
         "coalition: identity, requirements, routers. "
         "city: sensors, exact and coarse. ticker: flows of trades that are paid for. "
-        "homecare: prescriptions, with PostgreSQL.",
+        "homecare: prescriptions across four organisations, with PostgreSQL.",
         default=StoryName.NUMBERPLATE,
     ),
     spark: bool = flag("Let Spark read what was recorded, under the same rights."),

@@ -36,6 +36,7 @@ def invite(
     subject: str = arg("Whom: a .pub file or a key."),
     out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     days: int = opt("How long it holds.", default=365, min=1, max=3650),
+    is_open: bool = flag("Its broker may serve all types, also those that it has no right to.", "--open"),
     org: Path | None = ORG,
     force: bool = FORCE,
 ) -> Answer:
@@ -43,12 +44,14 @@ def invite(
 
     Examples:
         maia network invite rotterdam.pub -o rotterdam.invite
+        maia network invite rotterdam.pub --open -o rotterdam.invite
     """
-    made = opened(org).invite(subject, days=days)
+    made = opened(org).invite(subject, days=days, is_open=is_open)
     made.save(out, overwrite=force)
     return Answer(
         row("invited", made.subject, invited=made.subject),
         row("network", f"{made.network} of {made.coordinator}", network=made.network),
+        row("open", "its broker serves all types" if is_open else None, open=is_open),
         row("written to", f"{out}   (end it with `maia network revoke {subject}`)", file=out),
     )
 

@@ -16,15 +16,27 @@ import typer
 from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.domain.calls import HINTS, ReasonText, revoked_lines
 from maia.cli.inputs import command_group
-from maia.cli.output import Answer, book, named, plain, row, rows, several, show, use_folder, wants_json
+from maia.cli.output import (
+    Answer,
+    book,
+    know_types,
+    named,
+    plain,
+    row,
+    rows,
+    several,
+    show,
+    use_folder,
+    wants_json,
+)
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
-from maia.cli.trust.grants import narrowing, right, right_record, shown_subject
+from maia.cli.trust.grants import PROOF_SUFFIX, X509Options, narrowing, right, right_record, shown_subject
 from maia.cli.trust.key import FORCE
 from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
     from maia.api.responses import RevokedAnswer
-    from maia.credentials import NetworkName, SignedCertificate
+    from maia.credentials import NetworkName, Principal, SignedCertificate
     from maia.organisation import Organisation
     from maia.organisation.losses import Losses
     from maia.organisation.rights import Terms
@@ -48,10 +60,13 @@ CHECKED: Final = "nothing was changed; this would be:"
 _NOT_CONFIRMED: Final = "whether it was revoked since: the server of its issuer does not answer now"
 _COMPARE: Final = "compare that key with the one the other organisation tells you; then"
 _REMEMBER: Final = "`maia key remember {} --name NAME` gives it a name of yours"
-_OPENED: Final = "it reads what is published after it first connects; what was sealed before stays closed"
-_NO_KEY: Final = (
-    "a sealed type: with --set it brings no key to the other's brokers, which deliver nothing; "
-    "leave --set out, or let it read at your broker"
+_KEYS_BEGIN: Final = (
+    "it may read what is published once the type's key server knows of the right: at once while `maia up` "
+    "runs, here and at the owner"
+)
+_MADE_ELSEWHERE: Final = (
+    "a sealed type: what --set makes is made by publishers' brokers, and sealed for this right, from the "
+    "moment on at which the key server knows of it; of a type that is sealed as whole events, never"
 )
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
 
@@ -173,6 +188,7 @@ def joined(asked: JoinOptions) -> Answer:
         done = ours.join(file, leave=True, name=asked.name)
     offer, left, by = done.offer, done.left, done.offer.grant.domain
     own = [one for one in offer.certificates if one.certificate.subject == offer.grant.subject]
+    know_types(offer.definitions)
     rights = [right(one) for one in own if not is_membership(one)]
     network = f"{offer.network.name} of {offer.network.owner}"
     is_known = str(by) in known
@@ -268,12 +284,12 @@ def add(
     before = {one.id for one in ours.issued()}
     made = ours.add_member(name, may=rights.may or (), **rights.terms)
     given = [one for one in ours.issued_to(made.principal()) if one.id not in before]
-    sealed = [f"of {one}, {_OPENED}" for one in _sealed_among(ours, rights)]
+    sealed = [f"of {one}, {_KEYS_BEGIN}" for one in _sealed_among(ours, rights)]
     return Answer(
         row("member", f"{name} of {ours.name}", member=name),
         row("profile", f"{made.path} (only you can read it; `--as {name}`)", profile=made.path),
         row(may=rights.may or []),
-        several("rights", map(right, given)),
+        several("rights", _Rights(ours, frozenset()).of(given)),
         _topic_notes(rights.may),
         row("recorded", sealed),
     )
@@ -298,8 +314,9 @@ def list_members(org: Path | None = ORG) -> Answer:
 
 def grant(
     *,
-    subject: str = arg("To whom: a .pub file or a key."),
+    subject: str = arg("To whom: a .pub file, a key, or the .proof of an X.509 name (`maia cert prove`)."),
     out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
+    x509: X509Options,
     rights: RightOptions,
     delegable: bool = flag("It may pass the rights on, to its members and its broker."),
     org: Path | None = ORG,
@@ -310,18 +327,22 @@ def grant(
     Examples:
         maia grant institute.pub --may subscribe:LabResult --only ward,value --where 'ward in ("3",
           "4")' --delegable --days 90 -o institute.grant
+        maia grant anna.proof --authority norway.pem --revocation-list norway.crl --may
+          subscribe:LabResult --days 90 -o anna.grant
     """
     ours = opened(org)
-    made = ours.grant(subject, may=rights.may or (), delegable=delegable, **rights.terms)
+    proved = x509.proved(subject, ours.principal) if subject.endswith(PROOF_SUFFIX) else None
+    whom: Principal | str = subject if proved is None else proved.principal
+    made = ours.grant(whom, may=rights.may or (), delegable=delegable, proved=proved, **rights.terms)
     made.save(out, overwrite=force)
     given = [one for one in made.certificates if one.certificate.issuer == ours.principal]
     own = _OF_OUR_OWN if made.coordinator == ours.principal else ""
-    has_no_key = rights.assignments and _sealed_among(ours, rights)
+    is_made = rights.assignments and _sealed_among(ours, rights)
     return Answer(
         row("granted to", made.subject, subject=made.subject, may=rights.may or []),
         several("rights", map(right, given)),
         _topic_notes(rights.may),
-        row("note", _NO_KEY if has_no_key else None, network=made.network, coordinator=made.coordinator),
+        row("note", _MADE_ELSEWHERE if is_made else None, network=made.network, coordinator=made.coordinator),
         row("for network", f"{made.network} of {made.coordinator}{own}"),
         row("written to", f"{out}   (revoke it with `maia revoke {out}`)", file=out),
     )
@@ -388,7 +409,7 @@ class _Rights:
         shown = [each for each in rests_on if each.id not in self.revoked] or rests_on[:1]
         counts = one.id not in self.revoked and not (rests_on and shown[0].id in self.revoked)
         terms = [(f"a grant of {each.certificate.issuer}", "; ".join(narrowing(each))) for each in shown]
-        texts = [": ".join(filter(None, each)) for each in terms]
+        texts = list(dict.fromkeys(": ".join(filter(None, each)) for each in terms))
         who = rests_on[0].certificate.issuer if rests_on else one.certificate.issuer
         below = {"rests_on": [right_record(each) for each in rests_on]} if rests_on else {}
         return Answer(

@@ -26,6 +26,7 @@ from maia.private_files import own_folder
 if TYPE_CHECKING:
     from maia.credentials import Owner, Principal
     from maia.profile.address_book import AddressBook
+    from maia.types import SignedDefinition
 
 
 # Names instead of hex, wherever a command prints keys or takes one.
@@ -82,6 +83,13 @@ def book() -> AddressBook:
         except (OSError, RuntimeError):  # no home, or a working folder that is gone: keys are printed whole
             _Used.book = AddressBook()
     return _Used.book
+
+
+def know_types(definitions: Sequence[SignedDefinition]) -> None:
+    """Call attributes by the names in these definitions, too."""
+    from maia.profile.address_book import with_types
+
+    _Used.book = with_types(book(), definitions, at=system_now())
 
 
 def name_places() -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from maia.cli.command import flag, need, opt, options
+from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.inputs import command_group
 from maia.cli.output import Answer, row, several, show, use_folder
 from maia.cli.profile_option import profile_named
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from maia.postgres.process import Running
     from maia.postgres.values import Connection
     from maia.postgres.views import InstalledView, ViewOutcome
+    from maia.profile import Profile
 
 
 app = command_group(
@@ -47,22 +49,23 @@ class ConnectorFile:
 
     def defaults(self) -> Defaults | None:
         """Return what the profile says of the connector."""
-        if self.profile is None:
-            return None
-        found = profile_named(self.profile)
-        use_folder(found.path)
-        given = found.settings
-        said: dict[str, object] = {
-            "key": given.key, "network": given.network, "coordinator": given.coordinator,
-            "credentials": given.credentials, "broker": given.brokers[0] if given.brokers else None,
-            "data": found.path / "postgres-data",
-        }  # fmt: skip
-        words = {
-            name: [str(one) for one in value] if isinstance(value, tuple) else str(value)
-            for name, value in said.items()
-            if value
-        }
-        return Defaults(f"`{found.path}`", words)
+        return None if self.profile is None else _defaults_of(profile_named(self.profile))
+
+
+def _defaults_of(found: Profile) -> Defaults:
+    use_folder(found.path)
+    given = found.settings
+    said: dict[str, object] = {
+        "key": given.key, "network": given.network, "coordinator": given.coordinator,
+        "credentials": given.credentials, "broker": given.brokers,
+        "data": found.path / "postgres-data",
+    }  # fmt: skip
+    words = {
+        name: [str(one) for one in value] if isinstance(value, tuple) else str(value)
+        for name, value in said.items()
+        if value
+    }
+    return Defaults(f"`{found.path}`", words)
 
 
 DATABASE_WORD = opt(
@@ -77,6 +80,8 @@ _Found = TypeVar("_Found")
 
 
 def _prepared(file: ConnectorFile, **flags: object) -> PreparedConnector:
+    import psycopg  # noqa: F401 - a driver that is not installed is named before the file is read
+
     from maia.postgres.config import prepare, read_config
 
     environment = {name: value for name, value in os.environ.items() if name != "MAIA_POSTGRES_ADMIN"}
@@ -102,6 +107,11 @@ def _in_database(url: str, work: Callable[[Connection], Awaitable[_Found]]) -> _
         raise database_problem(problem) from None
 
 
+async def _role_of(connection: Connection) -> str:
+    found = await (await connection.execute("SELECT current_user::text")).fetchone()
+    return "" if found is None else str(found[0])
+
+
 @app.command()
 def install(file: ConnectorFile, as_role: str | None = DATABASE_WORD) -> Answer:
     """Put into the database what the file declares; run it again after a change of the file.
@@ -115,11 +125,7 @@ def install(file: ConnectorFile, as_role: str | None = DATABASE_WORD) -> Answer:
     prepared = _prepared(file)
     url = prepared.config.database
 
-    async def role_of(connection: Connection) -> str:
-        found = await (await connection.execute("SELECT current_user::text")).fetchone()
-        return "" if found is None else str(found[0])
-
-    role = _in_database(url, role_of)
+    role = _in_database(url, _role_of)
     _in_database(as_role or url, lambda connection: schema.install(connection, prepared, role=role))
     stores, releases = prepared.stores, prepared.releases
     head = f"installed in schema {prepared.config.schema} for the role {role}"
@@ -140,21 +146,132 @@ def run(file: ConnectorFile, log_format: str | None = LOG_FORMAT, log_level: str
         maia postgres run -c connector.toml
         maia postgres run -c connector.toml --as clinic
     """
+    _serve(_prepared(file, log_format=log_format, log_level=log_level))
+
+
+def _serve(prepared: PreparedConnector) -> None:
     import asyncio
 
     from maia.net.telemetry import Telemetry
     from maia.postgres.process import serve
 
-    prepared = _prepared(file, log_format=log_format, log_level=log_level)
     settings = prepared.config
     telemetry = Telemetry(sys.stderr, log_format=settings.log_format, level=settings.log_level)
 
     def ready(running: Running) -> None:
         what = [*(f"store {one}" for one in running.stores), *(f"release {one}" for one in running.releases)]
-        line = f"connected to {settings.broker} as {running.principal}: {', '.join(what)}"
-        show(row("", line, connected=settings.broker, **asdict(running)))
+        brokers = ", ".join(settings.broker)
+        line = f"connected to {brokers} as {running.principal}: {', '.join(what)}"
+        show(row("", line, connected=brokers, **asdict(running)))
 
     asyncio.run(serve(prepared, telemetry, ready))
+
+
+@app.command()
+def replicate(
+    of: str = arg(
+        "The type of what is released, by its name in the profile, or its .type file.", metavar="TYPE"
+    ),
+    table: str = arg("The table; it is made if it is not there.", metavar="TABLE"),
+    profile: str = need("The participant under whose rights rows arrive.", "--as", metavar="PROFILE"),
+    database: str | None = opt(
+        "The database, as a URL or key words.", envvar="MAIA_POSTGRES_DATABASE", metavar="URL"
+    ),
+    operation: str = opt(
+        "The attribute that says insert, delete or truncate.", default="operation", metavar="ATTRIBUTE"
+    ),
+    where: str = opt(
+        "Only rows that this admits, in the filter language.", "--where", "--filter", default="true"
+    ),
+    shown_as: Path | None = opt("The definition of the type that the right converts events into."),
+    schema_name: str | None = opt(
+        "The schema of what is kept about the replica; default: r_TABLE.", "--schema", metavar="NAME"
+    ),
+    log_format: str | None = LOG_FORMAT,
+    log_level: str | None = LOG_LEVEL,
+) -> None:
+    """Keep a table as a partner's released table is, under the participant's View, until Ctrl-C or SIGTERM.
+
+    Rows arrive and are taken away once, in one transaction with the position: stop and start it at any
+    moment. What the owner of the source had before comes with its `maia postgres resend`.
+
+    Examples:
+        maia postgres replicate Bed beds --as partner --database postgresql://partner@/mirror
+        maia postgres replicate Bed beds --as partner --where 'ward == "3"' --schema r_beds_of_3
+    """
+    from maia.config.input_files import read_definition
+    from maia.events import Kind
+    from maia.postgres import schema
+    from maia.postgres.config import prepare, read_config
+
+    found = profile_named(profile)
+    name = re.sub(r"[^a-z0-9_]", "_", table.rpartition(".")[2].lower())
+    kept = schema_name or f"r_{name}"[:16]
+    definitions = _definition_files(found, of)
+    shown = read_definition(shown_as or definitions[-1]).definition
+    if not any((one.name, one.kind) == (operation, Kind.STRING) for one in shown.attributes):
+        raise BadInput(
+            "INPUT-POSTGRES-OPERATION",
+            f"`{shown.name.name}` has no attribute `{operation}` of kind string: name the one that says "
+            "insert, delete or truncate with `--operation`",
+        )
+    store: dict[str, object] = {
+        "name": name[:30], "table": table, "operation": operation, "filter": where,
+        "durable": f"postgres/{kept}",
+        "definition": [str(one) for one in definitions],
+    }  # fmt: skip
+    if shown_as is not None:
+        store["shown_as"] = [str(shown_as.resolve())]
+    flags: dict[str, object] = {
+        "database": database, "schema": kept, "store": [store],
+        "log_format": log_format, "log_level": log_level,
+        "data": str(found.path / f"replica-{kept}"),
+    }  # fmt: skip
+    settings = read_config(None, flags=flags, environment={}, defaults=_defaults_of(found))
+    prepared = prepare(settings, now=system_now(), open_key=open_key)
+    role = _in_database(settings.database, _role_of)
+    _in_database(settings.database, lambda connection: schema.install(connection, prepared, role=role))
+    _serve(prepared)
+
+
+def _definition_files(profile: Profile, word: str) -> list[Path]:
+    """Return the files of a type's versions, oldest first, by its name in a profile or by its own file."""
+    from maia.config.input_files import read_definition
+
+    if word.endswith(".type") and Path(word).is_file():
+        return [Path(word).resolve()]
+    places = profile.type_places()
+    files = [one for place in places for one in (place.glob("*.type") if place.is_dir() else [place])]
+    by_name = {read_definition(one).definition.name: one.resolve() for one in files}
+    return [by_name[one.name] for one in profile.lineage(word, at=system_now())]
+
+
+@app.command()
+def resend(
+    file: ConnectorFile,
+    name: str = arg("The release.", metavar="RELEASE"),
+    as_role: str | None = DATABASE_WORD,
+) -> Answer:
+    """Release every row that a table has once more, for replicas that began since; others stay as they are.
+
+    Writers of the table wait meanwhile.
+
+    Examples:
+        maia postgres resend beds -c connector.toml
+        maia postgres resend beds -c connector.toml --admin postgresql://owner@/clinic
+    """
+    from maia.postgres import schema
+
+    prepared = _prepared(file)
+    release = next((one for one in prepared.releases if one.name == name), None)
+    if release is None:
+        raise BadInput("INPUT-POSTGRES-TABLE", f"the file declares no release `{name[:64]}`")
+    settings = prepared.config
+    rows = _in_database(
+        as_role or settings.database,
+        lambda connection: schema.resend(connection, settings.schema, release),
+    )
+    return row("", f"{name}: {rows} rows will leave again", release=name, rows=rows)
 
 
 @app.command()
@@ -180,7 +297,8 @@ def check(file: ConnectorFile, as_role: str | None = DATABASE_WORD) -> Answer:
     ]
     differ = found.differences
     return Answer(
-        row("broker", found.broker or "none yet", broker=found.broker),
+        row("broker", [f"{one} at {address}" for address, one in found.brokers.items()] or "none yet"),
+        row(brokers=found.brokers),
         row("installed", found.installed, installed=found.installed),
         row("stored", stored, frames=found.frames, stored=found.stored, missed=found.missed),
         row("waiting", waiting, waiting=found.waiting, refused=found.refused),

@@ -46,7 +46,9 @@ _FILLED: Final = {
 }
 """Which setting of a profile is the default of which option."""
 
-_COMMANDS: Final = frozenset({"publish", "subscribe", "explain", "login", "type fetch", "cert revoke"})
+_COMMANDS: Final = frozenset(
+    {"publish", "subscribe", "explain", "login", "type fetch", "type versions", "cert revoke"}
+)
 _NAMING: Final = frozenset({"cert show", "cert verify", "cert find", "key known", "log list"})
 """Commands that take nothing from a profile but its names."""
 _GROUPS: Final = ("domain ", "pipeline ")

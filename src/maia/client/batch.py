@@ -18,7 +18,7 @@ import msgspec
 from maia.client.meant_values import meant_value
 from maia.credentials import BadName
 from maia.errors import BadInput, MaiaError
-from maia.events import AttributeUid, BadValue, Column, Frame, Kind, PresentValue, Value
+from maia.events import AttributeUid, BadValue, Column, Frame, Instant, Kind, PresentValue, Value
 from maia.predicates import Predicate
 from maia.types import ValueMismatch, VerifiedType, check_event
 from maia.types.definition import TOPIC, checked_topic, tree_root
@@ -56,6 +56,8 @@ class OutgoingFrame(msgspec.Struct):
     """Whether it waits for company while another frame is under way."""
     joins: bool = False
     """Whether events may be added to it."""
+    published_at: Instant | None = None
+    """When its publisher published it before, as through another broker; None for when it leaves."""
     whose: list[tuple[object, int]] = []
     """Who gave the events, and how many, in their order; empty where nothing has to be told apart."""
 

@@ -171,6 +171,10 @@ class Connection(Endpoint[Session]):
         self._requests.notices.append(Connected(session.peer))
         is_another = self._last_broker not in {None, session.peer}
         self._last_broker = session.peer
+        is_open = self._wallet.is_entitled(
+            session.peer, Action.SERVE, self._settings.network, session.shown, now
+        )
+        self._requests.meet_broker(session.peer, is_open=is_open)
         asking = self._requests.ask_for_everything(session.lease_s, now, is_another_broker=is_another)
         if self._identity is not None and not self._is_identified:
             # First: what is asked for next may depend on it.
@@ -308,7 +312,13 @@ class Connection(Endpoint[Session]):
     def look(self, now: Instant) -> list[Effect]:
         """Dial again, ping a quiet broker, or give up one that takes too long or is silent."""
         if self._session is None:
-            return [] if self.is_dialling or self.is_closed else self.dial()
+            if self.is_dialling or self.is_closed:
+                return []
+            if self._identity is not None and self._identity.statement.not_after < now:
+                # A broker would end the link: one is opened again when there is a new statement.
+                problem = "your identity statement has expired; get a new one from your provider"
+                return self.lost(BrokenCredential("CREDENTIAL-IDENTITY-EXPIRED", problem), now)
+            return self.dial()
         if not self._session.is_ready:
             return self._left(
                 Unavailable("UNAVAILABLE-NOT-CONNECTED", "the broker did not end the handshake in time"), now

@@ -17,12 +17,13 @@ from maia.client.wallet import Wallet
 from maia.credentials import Action, NetworkName, SigningKey, TypeName, VerifiedConstitution
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import BadInput, MaiaError
-from maia.events import Instant
+from maia.events import Frame, Instant, Value
 from maia.policy import Request
 from maia.predicates import Predicate
 from maia.types import SignedDefinition, VerifiedType, definition_to_bytes, verify_definition
+from maia.types.definition import PUBLICATION
 from maia.wire.columns import is_published_late
-from maia.wire.messages import Advertise, Subscribe
+from maia.wire.messages import Advertise, Subscribe, SubscribePart
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
 # ------------------------------------------------------------ types
@@ -117,6 +118,47 @@ class SeenFrames:
         return True
 
 
+TOPICS_MAX: Final = 64
+"""How many topics one subscription or publication may name."""
+
+
+def check_several(event_type: VerifiedType) -> None:
+    """Refuse a publication on several topics in a tree that was not declared for it."""
+    if PUBLICATION not in event_type.attributes:
+        raise BadInput(
+            "INPUT-TOPICS",
+            f"a publication in `{event_type.name.name}` has one topic, because its owner has declared it "
+            "without `--several`",
+        )
+
+
+class SeenPublications:
+    """The publications on several topics that an application has had, on one of them (Gismo 2)."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, most: int = 16_384) -> None:
+        """Remember so many; the one that came first goes first."""
+        self._seen: BoundedMap[tuple[bytes, Value], bool] = BoundedMap(most)
+
+    def unseen(self, publisher: bytes, frame: Frame) -> Frame:
+        """Return a frame without the events that came on another topic; remember the others.
+
+        Of the same publisher: another one could repeat a number to keep an event from its readers.
+        """
+        column = frame.columns.get(PUBLICATION.uid)
+        if column is None:
+            return frame
+        rows = list[int]()
+        for row, number in enumerate(column.values):
+            if number is not None and (publisher, number) in self._seen:
+                continue
+            if number is not None:
+                self._seen.put((publisher, number), value=True)
+            rows.append(row)
+        return frame if len(rows) == frame.rows else frame.take(rows)
+
+
 # ------------------------------------------------------------ entries
 
 
@@ -197,6 +239,8 @@ class Subscribed(RequestEntry):
     """The number of the question that was not answered yet."""
     shown_as: VerifiedType | None = None
     """The type that the subscriber's right converts events into, if it does."""
+    upto: bytes | None = None
+    """Where it ends, if it is one of several readers; empty for the one that is sent row counts only."""
 
     @property
     def delivered_type(self) -> VerifiedType:
@@ -248,6 +292,7 @@ def message_asking_for(
         definitions += entry.written.definitions
     if isinstance(entry, Subscribed) and entry.durable is not None:
         # Acknowledged or not, what the application has had is not to be sent to this client again.
-        return Subscribe(entry.ref, signed, shown, definitions, entry.durable, entry.arrived)
+        about = entry.ref, signed, shown, definitions, entry.durable, entry.arrived
+        return Subscribe(*about) if entry.upto is None else SubscribePart(*about, entry.upto)
     kind = Advertise if entry.action is Action.PUBLISH else Subscribe
     return kind(entry.ref, signed, shown, definitions)

@@ -6,6 +6,10 @@ where broker and client do not agree on what is accepted, and where it could not
 the number of its question: most become notices to the application, some mean that the same is asked for
 again, now or later, and a message that no client receives is a broker's mistake.
 
+Before a broker is handed anything of a type (a filter, a certificate, an event) it shows that it holds the
+right itself, unless the coordinator lets it serve whoever comes (C16, A107). That is asked once for each type
+and link, and what is wanted waits for the answer.
+
 Nothing here knows a link: messages to be sent are returned, and the session sends them if it can.
 """
 
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from maia.back_off import doubled
 from maia.client import notices
@@ -24,17 +28,20 @@ from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed
 from maia.client.errors import CANNOT_SEAL, ElsewhereServed, QuestionNotOurs, is_passing, told_by_broker
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
-from maia.credentials import SignedStatement, SigningKey
+from maia.credentials import Action, Principal, SignedStatement, SigningKey
 from maia.credentials.requirements import requirement_to_bytes
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant, seconds_after
 from maia.policy import Request, request_digest
 from maia.predicates import Predicate
 from maia.sealing.frames.authorship import SEED_BYTES, Publishing, sign_as_author
+from maia.sessions.admission import no_right
 from maia.sessions.challenges import CONNECTION, OwnChallenges
+from maia.types.verified import is_for_all
 from maia.wire import messages
 from maia.wire.codec import encode, encode_known
 from maia.wire.columns import columns_to_frame, frame_label
+from maia.wire.names import type_from_bytes, type_to_bytes
 from maia.wire.requests import digest_of_request, digest_of_standing
 
 _TYPE_UNKNOWN: Final = "TYPE-UNKNOWN"
@@ -46,6 +53,9 @@ _AWAITED_TIMES: Final = 32
 _AWAITED_QUIETLY: Final = 2
 """A statement that has not arrived when it is asked for so many times, after a second, is news."""
 _AWAITED_MOST_S: Final = 2.0
+_NO_RIGHT: Final = "BROKER-HAS-NO-RIGHT"
+_RIGHT_TIMES: Final = 3
+"""How often a broker that has no right to a type is asked again, within some four seconds."""
 _QUOTA: Final = "UNAVAILABLE-REQUEST-QUOTA"
 _AT_THE_BROKER: Final = frozenset({EntryStage.ASKED, EntryStage.ACCEPTED})
 """Entries that the broker knows by the time it receives the next message."""
@@ -55,9 +65,12 @@ _Question: TypeAlias = (
     | messages.Show
     | messages.Identify
     | messages.AskState
+    | messages.AskRight
     | messages.TypeQuery
 )
 """What is asked beside requests, and answered under its own number."""
+_About: TypeAlias = tuple[Literal["publish", "subscribe"], bytes]
+"""An action and the name of a type, as a broker is asked for its own right."""
 
 
 class Requests:
@@ -80,6 +93,9 @@ class Requests:
         self._numbers = count(1)
         self.bytes_under_way = 0
         self._is_ready = False
+        self._broker, self._is_open = key.principal, False
+        self._entitled: set[_About] = set()
+        """What the present broker has shown that it may do itself."""
         self.lease_s = 0
         """How long the present broker lets things stand that are not renewed."""
         self.notices: list[notices.Notice] = []
@@ -102,6 +118,9 @@ class Requests:
         self._entries[entry.ref] = entry
         if not self._is_ready:
             return []
+        first = self._ask_broker_first(entry)
+        if first is not None:
+            return first
         entry.stage = EntryStage.ASKED
         return [asking]
 
@@ -226,6 +245,10 @@ class Requests:
 
         One that is only renewed stays accepted until there is an answer.
         """
+        first = self._ask_broker_first(entry)
+        if first is not None:
+            entry.stage = EntryStage.WAITING
+            return first
         try:
             asking = self._message_for(entry, now)
         except MaiaError as problem:  # a credential has expired meanwhile, for instance
@@ -234,6 +257,41 @@ class Requests:
         entry.stage = EntryStage.ACCEPTED if renews else EntryStage.ASKED
         entry.is_renewing |= renews
         return [asking]
+
+    def meet_broker(self, broker: Principal, *, is_open: bool) -> None:
+        """Take note of the broker of a new link, and whether it may serve what it has no right to."""
+        self._broker, self._is_open = broker, is_open
+        self._entitled.clear()
+
+    def _ask_broker_first(self, entry: RequestEntry) -> list[bytes] | None:
+        """Return the question that comes before a request: may the broker itself? None if it may."""
+        name, about = entry.known.event_type.name, _about(entry)
+        if self._is_open or is_for_all(name) or about in self._entitled:
+            return None
+        asked = messages.AskRight(self.next_number(), *about)
+        known = (one for one in self._asked.values() if isinstance(one, messages.AskRight))
+        return [] if any((one.action, one.name) == about for one in known) else self._question(asked)
+
+    def _shown_right(self, shown: messages.RightShown, now: Instant) -> list[bytes]:
+        """Ask for what has waited for the broker to show its right, or give it up."""
+        asked = self._asked.pop(shown.id, None)
+        if not isinstance(asked, messages.AskRight):
+            return []
+        name, action = type_from_bytes(asked.name), Action(asked.action)
+        about = (asked.action, asked.name)
+        waiting = [one for one in self._entries.values() if _about(one) == about]
+        waiting = [one for one in waiting if one.stage is EntryStage.WAITING]
+        if self._wallet.is_entitled(self._broker, action, name, shown.credentials, now):
+            self._entitled.add(about)
+            return [data for entry in waiting for data in self._ask(entry, now)]
+        problem = no_right(self._broker, action, name)
+        for entry in waiting:
+            # A right that was granted a moment ago is on its way to the broker, which looks for it.
+            if entry.failures < _RIGHT_TIMES:
+                self._put_off(entry, problem, now)
+            else:
+                self._give_up(entry, problem)
+        return []
 
     def look(self, ref: int, now: Instant) -> list[bytes]:
         """Renew what is accepted, or ask again for what could not be had."""
@@ -327,6 +385,8 @@ class Requests:
                 return self._challenged(message)
             case messages.ServedElsewhere(id=number, address=address):
                 self._sent_elsewhere(number, ElsewhereServed(address))
+            case messages.RightShown():
+                return self._shown_right(message, now)
             case messages.StateTold(id=number, is_whole=is_whole):
                 self._take_end_of_state(self._asked.pop(number, None), is_whole=is_whole)
             case messages.TypeReply(id=number, definitions=definitions):
@@ -393,6 +453,9 @@ class Requests:
                 return self._renew_each(list(self._entries.values()), now)
             case messages.AskState():
                 self._take_end_of_state(asked, is_whole=False)
+            case messages.AskRight(action=action, name=name):
+                waiting = [one for one in self._entries.values() if _about(one) == (action, name)]
+                return [data for one in waiting for data in self._refused(one, problem, now)]
             case None:
                 entry = self.find(number)
                 return [] if entry is None else self._refused(entry, problem, now)
@@ -455,7 +518,8 @@ class Requests:
         self._alarms.ask(entry.ref, seconds_after(now, wait_s))
         is_late = problem.code != _AWAITED or entry.failures >= _AWAITED_QUIETLY
         # What is only to be renewed is served until its lease ends.
-        if problem.code in CANNOT_SEAL or (is_late and not entry.is_renewing):
+        is_quiet = entry.is_renewing or problem.code == _NO_RIGHT
+        if problem.code in CANNOT_SEAL or (is_late and not is_quiet):
             self.notices.append(notices.PutOff(entry.ref, problem))
         return []
 
@@ -504,3 +568,8 @@ class Requests:
         """Return what brings the answers to a challenge; `problem` says why there are not more of them."""
         message = self._challenges.answer(number, answers, problem)
         return [] if message is None else [encode(message)]
+
+
+def _about(entry: RequestEntry) -> _About:
+    action: Literal["publish", "subscribe"] = "publish" if entry.action is Action.PUBLISH else "subscribe"
+    return action, type_to_bytes(entry.known.event_type.name)

@@ -56,7 +56,7 @@ from maia.wire.effects import (
     WakeAt,
 )
 from maia.wire.messages import Column as WireColumn
-from maia.wire.messages import Show, TypeQuery
+from maia.wire.messages import Show, TypeQuery, VersionsQuery
 from maia.wire.names import type_to_bytes
 
 
@@ -145,6 +145,7 @@ class ClientSession:
         state: bool = False,
         requires: Predicate = NO_REQUIREMENT,
         shown_as: VerifiedType | None = None,
+        upto: bytes | None = None,
     ) -> tuple[Subscribed, list[Effect]]:
         """Ask for events of a type; raise the refusal if no credential speaks for that.
 
@@ -172,7 +173,7 @@ class ClientSession:
             wants_state=state,
             requires=requires,
         )
-        entry.shown_as = shown_as
+        entry.shown_as, entry.upto = shown_as, upto
         return entry, self._said(self._requests.add(entry, now))
 
     def acknowledge(self, entry: Subscribed, position: bytes) -> list[Effect]:
@@ -184,10 +185,10 @@ class ClientSession:
         del now
         return self._said(self._requests.withdraw(entry, forget=forget))
 
-    def ask_for_type(self, name: TypeName, now: Instant) -> tuple[int, list[Effect]]:
-        """Ask the broker for the definitions of a type version; `TypeTold` follows."""
+    def ask_for_type(self, name: TypeName, now: Instant, *, every: bool = False) -> tuple[int, list[Effect]]:
+        """Ask the broker for the definitions of a type version, or of all; `TypeTold` follows."""
         del now
-        question = TypeQuery(self._requests.next_number(), type_to_bytes(name))
+        question = (VersionsQuery if every else TypeQuery)(self._requests.next_number(), type_to_bytes(name))
         return question.id, self._said(self._requests.ask_for_type(question))
 
     def hidden_from(self, entry: Subscribed, now: Instant) -> frozenset[AttributeUid]:

@@ -10,23 +10,30 @@ the client was given go along (RFC 2693: the requester brings the evidence).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import (
     Action,
+    Budget,
+    NetworkName,
     Principal,
     ResourceName,
     SignedCertificate,
     SignedStatement,
+    TypeName,
     Validity,
     VerificationCache,
     VerifiedConstitution,
+    certificate_from_bytes,
     certificate_to_bytes,
+    find_chains,
     statement_to_bytes,
     steady_period,
 )
+from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Denial, Evidence, PolicyRefusal, Reason, Request, decide, gather_evidence
 from maia.policy.decide import left_out
@@ -37,6 +44,8 @@ from maia.validity import ASSUMED_GOOD, Monitor, Tester, speakers
 _ANSWERS_MAX: Final = 1024
 _STATEMENTS_MAX: Final = 1024
 _SHOWN_MAX: Final = 64
+_WORK_OF_A_BROKER: Final = 40_000
+"""Steps that the search for the right of a broker to a type may take."""
 _Asked: TypeAlias = tuple[Principal, Action, ResourceName]
 """What the search for chains depends on; a filter is not part of it."""
 _Shown: TypeAlias = tuple[list[bytes], Reason | None]
@@ -175,6 +184,33 @@ class Wallet:
         right_to_connect(
             request, pool, now, tester=monitor, cache=self._cache, constitutions=self._constitutions
         )
+
+    def is_entitled(
+        self,
+        peer: Principal,
+        action: Action,
+        resource: NetworkName | TypeName,
+        shown: Iterable[bytes],
+        now: Instant,
+    ) -> bool:
+        """Return whether certificates that a broker has shown let it do something itself.
+
+        Whether they pass their tests is for others to decide: a client need not have the statements.
+        """
+        with suppress(MaiaError):
+            find_chains(
+                [certificate_from_bytes(data) for data in shown],
+                root=resource.owner,
+                subject=peer,
+                action=action,
+                resource=resource,
+                at=now,
+                cache=self._cache,
+                constitutions=self._constitutions,
+                budget=Budget.of(_WORK_OF_A_BROKER),
+            )
+            return True
+        return False
 
     def _evidence(
         self,

@@ -18,6 +18,8 @@ from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.credentials import Action, Authority, Principal
+    from maia.credentials.authority import FilterBound
+    from maia.events import Vocabulary
     from maia.predicates import Predicate
     from maia.types import TypeDefinition
 
@@ -92,6 +94,17 @@ def on_topics_of(topics: Sequence[str], actions: frozenset[Action]) -> tuple[str
             "to subscribe to a topic includes those below it, to publish does not: end with `/#`",
         )
     return trees.pop(), on_topics(patterns)
+
+
+def bound_of(text: str, vocabulary: Vocabulary | None) -> FilterBound:
+    """Read a bound: its kind, and the filter that others stay inside."""
+    from maia.credentials.authority import Bound, FilterBound
+    from maia.predicates import parse_predicate
+
+    for kind in sorted(Bound, key=lambda one: -len(one.value)):
+        if text.startswith(f"{kind.value} "):
+            return FilterBound(kind, parse_predicate(text[len(kind.value) :], vocabulary))
+    raise BadInput("INPUT-GRANT", f"`{text[:64]}` is no bound such as `strict upper exists(plate)`")
 
 
 def condition_of(condition: str | None, during: str | None) -> Predicate:

@@ -31,7 +31,7 @@ from msgspec import Meta, Struct
 
 from maia.config.settings import Mismatch, Positive, Secret, Text
 from maia.credentials import principal_from_text
-from maia.credentials.appointments import Argument, ParameterKind, checked_argument
+from maia.credentials.appointments import X509_WORD, Given, ParameterKind, Word, checked_argument
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 
@@ -50,7 +50,8 @@ _MICROSECONDS: Final = 1_000_000
 _GRACE_S: Final = 2.0
 """How much longer than its own time limit a server is waited for."""
 
-Row = tuple[Argument, ...]
+Row = tuple[Given, ...]
+"""A principal that is named `x509:NAME` stays a word: the domain's server knows whom its authorities mean."""
 Parameter = str | int | float | bool
 """A value that a query is asked with; it is bound by the driver, and never part of the text."""
 
@@ -213,7 +214,7 @@ class HttpSource(RowSource):
                         "UNAVAILABLE-FACT-SOURCE",
                         f"`{self.shown}` answers with status {response.status_code}",
                     )
-                data = _bounded(response.iter_bytes(), self.shown)
+                data = _bounded(response.iter_bytes(), self.shown, time.monotonic() + READ_S)
         except (httpx.HTTPError, httpx.InvalidURL) as problem:
             raise Unavailable(
                 "UNAVAILABLE-FACT-SOURCE", f"`{self.shown}` does not answer: {type(problem).__name__}"
@@ -227,10 +228,12 @@ class HttpSource(RowSource):
         return f"{parts.scheme}://{parts.hostname}{parts.path}"[:200]
 
 
-def _bounded(parts: object, where: str) -> bytes:
+def _bounded(parts: Iterable[bytes], where: str, deadline: float) -> bytes:
     data = bytearray()
-    for part in parts:  # type: ignore[attr-defined]  # an iterator of httpx, which is loaded when it is needed
+    for part in parts:
         data += part
+        if time.monotonic() > deadline:
+            raise Unavailable("UNAVAILABLE-FACT-SOURCE", f"`{where}` takes longer than {READ_S:.0f} seconds")
         if len(data) > BYTES_MAX:
             raise Unavailable(
                 "UNAVAILABLE-FACT-SOURCE", f"`{where}` has more than the {BYTES_MAX} bytes that are read"
@@ -387,8 +390,10 @@ def row_of(found: Sequence[object], kinds: Sequence[ParameterKind], number: int 
         raise Unavailable("UNAVAILABLE-FACT-ROW", f"row {number}: {said}") from None
 
 
-def _argument(value: object, kind: ParameterKind) -> Argument:
+def _argument(value: object, kind: ParameterKind) -> Given:
     match kind, value:
+        case ParameterKind.PRINCIPAL, str() if value.strip().startswith(X509_WORD):
+            return Word(value.strip())
         case ParameterKind.PRINCIPAL, str():
             return principal_from_text(value.strip())
         case ParameterKind.TIMESTAMP, str():

@@ -34,6 +34,7 @@ from msgspec import Meta
 
 from maia.config.input_files import BadFile, kind_of_file, read_text
 from maia.errors import BadInput
+from maia.places import is_address, place_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -102,6 +103,22 @@ class PrincipalWord(ChosenWord):
         """Return a key or quorum as it is, and a file's name from the folder of the configuration."""
         word = super().read(text, folder)
         return word if word.startswith(("ed25519:", "quorum:")) else cls(folder / Path(word).expanduser())
+
+
+class PlaceWord(ChosenWord):
+    """A folder by its path, or the address of a place such as `s3://bucket/folder`."""
+
+    __slots__ = ()
+    expected = "a path, or an address such as `s3://bucket/folder` without any key in it"
+
+    @classmethod
+    def read(cls, text: str, folder: Path) -> Self:
+        """Return an address as it is, and a path from the folder of the configuration."""
+        word = super().read(text, folder)
+        try:
+            return cls(place_of(word if is_address(word) else folder / Path(word).expanduser()))
+        except BadInput as problem:
+            raise ValueError from problem
 
 
 class Secret(ChosenWord):

@@ -14,9 +14,11 @@ from typing import Final
 
 from maia.config.input_files import BadFile, read_definition
 from maia.credentials import Owner, TypeName, VerifiedConstitution, Version
+from maia.credentials.names import type_id
 from maia.errors import MaiaError, Unavailable
 from maia.events import INSTANT_MAX, Instant
 from maia.types import SignedDefinition, VerifiedType, content_digest, verify_definition
+from maia.types.verified import TypeHistory
 
 FILES_MAX: Final = 4096
 LINEAGE_MAX: Final = 256
@@ -114,6 +116,53 @@ def verified_lineage(
     return tuple(verified)
 
 
+def verified_versions(
+    definitions: Iterable[SignedDefinition],
+    *,
+    owner: Owner,
+    name: str,
+    at: Instant,
+    constitutions: Sequence[VerifiedConstitution] = (),
+) -> tuple[VerifiedType, ...]:
+    """Verify all versions of a type that can be, each behind the one that it was made from.
+
+    What was made up on the way, or lacks a version before it, hides nothing beside it: it is left out.
+    Two definitions of one version that both verify are refused: their owner has signed both.
+    """
+    waiting = [
+        one for one in definitions if (one.definition.name.owner, one.definition.name.name) == (owner, name)
+    ]
+    verified: dict[Version | None, VerifiedType] = {}
+    history, is_moving = TypeHistory(type_id(owner, name)), True
+    while is_moving:
+        ready = [one for one in waiting if (before := one.definition.previous) is None or before in verified]
+        waiting, is_moving = [one for one in waiting if one not in ready], bool(ready)
+        for one in ready:
+            previous = verified.get(one.definition.previous)
+            try:
+                found = verify_definition(one, at=at, previous=previous, constitutions=tuple(constitutions))
+            except MaiaError:
+                continue
+            history = history.remember(found)
+            if found.replaces(verified.get(found.name.version)):
+                verified[found.name.version] = found
+    return tuple(verified.values())
+
+
+def lineage_in(versions: Sequence[VerifiedType], version: Version | None) -> tuple[VerifiedType, ...]:
+    """Return a version of a type behind those it was made from; None asks for the newest."""
+    by_version = {one.name.version: one for one in versions}
+    newest = latest([one.signed for one in versions]) if version is None else None
+    wanted: Version | None = version if newest is None else newest.definition.name.version
+    found = list[VerifiedType]()
+    while wanted is not None:
+        if wanted not in by_version:
+            raise TypeNotFound(f"version `{wanted}` is not there")
+        found.insert(0, by_version[wanted])
+        wanted = found[0].definition.previous
+    return tuple(found)
+
+
 def same_version_once(definitions: Iterable[SignedDefinition]) -> list[SignedDefinition]:
     """Return each version once where it was signed again: with the certificates inside that end last."""
     best: dict[tuple[TypeName, bytes], SignedDefinition] = {}
@@ -134,6 +183,8 @@ def latest(definitions: Sequence[SignedDefinition]) -> SignedDefinition:
     """Return the version that no other one was made from; refuse to choose between two."""
     older: set[TypeName | Version | None] = {one.definition.previous for one in definitions}
     newest = [one for one in definitions if one.definition.name.version not in older]
+    if not newest:
+        raise TypeNotFound("no version of this type is there")
     if len(newest) != 1:
         raise TypeNotFound("there are several newest versions; say which one with --version")
     return newest[0]

@@ -46,9 +46,9 @@ class BrokerRow:
         return {} if self.status is None else self.status.get("counters") or {}
 
     def entries_of(self, principals: frozenset[str]) -> int:
-        """Return how many subscriptions and advertisements these principals have here."""
+        """Return how many subscriptions and advertisements these principals have here by certificates."""
         links = () if self.status is None else self.status.get("links") or ()
-        return sum(one["subscriptions"] + one["advertisements"] for one in links if one["peer"] in principals)
+        return sum(one["by_certificates"] for one in links if one["peer"] in principals)
 
 
 @dataclass(slots=True)

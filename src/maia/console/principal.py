@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from maia.api import endpoints
 from maia.api.client import DomainClient
 from maia.api.endpoints import Asked, Endpoint
-from maia.api.requests import ActsQuestion, PageQuestion, RegisterQuestion
+from maia.api.requests import ActsQuestion, PageQuestion, RegisterQuestion, TypesQuestion
 from maia.api.responses import EntryAnswer
 from maia.api.testers import BEGIN_S, ask_testers
 from maia.bounded_map import BoundedMap
@@ -164,7 +164,7 @@ class SignedIn:
             return self._types[2]
         definitions = list(await asyncio.to_thread(self.held.profile.definitions))
         if is_reader:
-            page = await self.ask(endpoints.TYPES, PageQuestion(limit=_PAGE))
+            page = await self.ask(endpoints.TYPES, TypesQuestion(limit=_PAGE))
             known = {one.id for one in definitions}
             read = [definition_from_bytes(one.definition) for one in page.items]
             definitions += [one for one in read if one.id not in known]

@@ -73,7 +73,7 @@ LIVE_S: Final = 1.0
 """How often the numbers of a page are sent."""
 STREAMS_MAX: Final = 64
 STREAMS_PER_SESSION: Final = 6
-_BODY_MAX: Final = 64 << 10
+BODY_MAX: Final = 64 << 10
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -174,7 +174,7 @@ class Console:
                 response = await self._refused(request, problem)
             except Exception as problem:  # noqa: BLE001 - the outermost loop of the console
                 incident = incident_of(problem, self.records)
-                wrong = Unavailable(f"something went wrong here (incident {incident})")
+                wrong = Unavailable("CONSOLE-INCIDENT", f"something went wrong here (incident {incident})")
                 response = await self._refused(request, wrong)
             response.headers.update(_HEADERS)
             return response
@@ -477,7 +477,7 @@ def _query(request: Request) -> dict[str, str]:
 
 async def _form(request: Request) -> dict[str, str]:
     """Read a form, within a limit."""
-    data = await read_body(request, _BODY_MAX)
+    data = await read_body(request, BODY_MAX)
     try:
         return dict(parse_qsl(data.decode("utf-8"), keep_blank_values=True, max_num_fields=64))
     except ValueError:

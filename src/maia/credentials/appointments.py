@@ -124,6 +124,10 @@ def checked_argument(argument: object, kind: ParameterKind) -> Argument:
     return value
 
 
+X509_WORD: Final = "x509:"
+"""What stands before the distinguished name of a principal, where a word is one's."""
+
+
 def read_word(word: Word, kind: ParameterKind | None) -> Argument:
     """Return the argument of this kind that a word means; None: of the kind that it looks like."""
     text = word.text

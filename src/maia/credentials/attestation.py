@@ -14,8 +14,9 @@ are RSA or P-256.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import digest as hmac_digest
 from typing import Final
@@ -28,8 +29,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+from maia.credentials.appointments import Argument
 from maia.errors import BadInput, BrokenCredential
-from maia.events import Instant
+from maia.events import AttributeUid, Instant
 
 STRUCTURE_BYTES_MAX: Final = 2048
 """Bytes of a public area, a quote or its signature."""
@@ -40,8 +42,16 @@ LOG_EVENTS_MAX: Final = 4096
 CONFIGURATIONS_MAX: Final = 256
 NONCE_BYTES: Final = 32
 SECRET_BYTES: Final = 32
-PCR_MAX: Final = 15
-"""The highest register of a static boot; others start with other values and can be reset."""
+STATIC_PCRS: Final = frozenset(range(16))
+"""The registers of a static root of trust: they begin with zeros, and only a reboot resets them."""
+DYNAMIC_PCRS: Final = frozenset(range(17, 23))
+"""Those of a dynamic one (Gismo 5): the processor resets them to zeros when it launches measured code."""
+NOT_LAUNCHED: Final = b"\xff" * 32
+"""What a dynamic register holds since the boot if nothing was launched."""
+SCANNER_PCR: Final = 17
+"""The register that the processor measures the launched code into."""
+SCAN_BYTES_MAX: Final = 4096
+PROPERTIES_MAX: Final = 16
 
 _RSA, _ECC, _SHA256, _NULL, _RSASSA, _ECDSA, _P256 = 0x0001, 0x0023, 0x000B, 0x0010, 0x0014, 0x0018, 0x0003
 _NEEDED: Final = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 16 | 1 << 18
@@ -289,22 +299,47 @@ class Configuration:
     name: str
     level: int
     values: Mapping[int, bytes]
+    properties: Mapping[AttributeUid, Argument] = field(default_factory=dict)
+    """What the administrator says of such a machine; in its statements as `property-NAME`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """What a scanner found, which the processor launched and measured: when, and how much."""
+
+    at: Instant
+    findings: int
 
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """The registers that are asked for, and the approved values of them."""
+    """The registers that are asked for, and the approved values of them.
+
+    `scan` is the register into which the approved code in register 17 puts the digest of what it found.
+    """
 
     pcrs: tuple[int, ...]
     configurations: tuple[Configuration, ...]
+    scan: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a list that is ambiguous or that no quote could meet."""
-        if not self.pcrs or list(self.pcrs) != sorted(set(self.pcrs)) or self.pcrs[-1] > PCR_MAX:
+        if (
+            not self.pcrs
+            or list(self.pcrs) != sorted(set(self.pcrs))
+            or not set(self.pcrs) <= STATIC_PCRS | DYNAMIC_PCRS
+        ):
             raise BadInput(
-                "INPUT-TPM-APPROVED", f"`pcrs` are registers from 0 to {PCR_MAX}, each once, in order"
+                "INPUT-TPM-APPROVED", "`pcrs` are registers from 0 to 15 and 17 to 22, each once, in order"
             )
-        if self.pcrs[0] < 0 or len(self.configurations) > CONFIGURATIONS_MAX:
+        if self.scan is not None and (
+            self.scan not in DYNAMIC_PCRS or self.scan in self.pcrs or SCANNER_PCR not in self.pcrs
+        ):
+            raise BadInput(
+                "INPUT-TPM-APPROVED",
+                "`scan` is a register from 18 to 22 that is not among `pcrs`, and 17, the scanner's, is",
+            )
+        if len(self.configurations) > CONFIGURATIONS_MAX:
             raise BadInput("INPUT-TPM-APPROVED", f"there are at most {CONFIGURATIONS_MAX} configurations")
         seen: set[tuple[bytes, ...]] = set()
         for one in self.configurations:
@@ -318,10 +353,43 @@ class Approved:
                     "INPUT-TPM-APPROVED",
                     f"the configuration `{one.name}` gives 64 hexadecimal digits for each register",
                 )
+            if any(one.values[pcr] == NOT_LAUNCHED for pcr in DYNAMIC_PCRS & set(self.pcrs)):
+                raise BadInput(
+                    "INPUT-TPM-APPROVED",
+                    f"in `{one.name}` nothing was launched: a dynamic register is all ones",
+                )
+            if len(one.properties) > PROPERTIES_MAX:
+                raise BadInput(
+                    "INPUT-TPM-APPROVED", f"a configuration has at most {PROPERTIES_MAX} properties"
+                )
             values = tuple(one.values[pcr] for pcr in self.pcrs)
             if values in seen:
                 raise BadInput("INPUT-TPM-APPROVED", f"two configurations have the values of `{one.name}`")
             seen.add(values)
+
+    @property
+    def quoted(self) -> tuple[int, ...]:
+        """Return the registers that a quote has to be over."""
+        return self.pcrs if self.scan is None else tuple(sorted((*self.pcrs, self.scan)))
+
+    def scanned(self, values: Mapping[int, bytes], result: bytes) -> ScanResult | None:
+        """Return what the launched scanner found, whose digest is quoted; None where none is asked for."""
+        if self.scan is None:
+            return None
+        if (
+            len(result) > SCAN_BYTES_MAX
+            or values[self.scan] != sha256(bytes(32) + sha256(result).digest()).digest()
+        ):
+            raise BrokenCredential(
+                "CREDENTIAL-TPM-SCAN", "the scan result is not the one that the launched scanner has measured"
+            )
+        try:
+            said = json.loads(result)
+            return ScanResult(Instant.parse(said["at"]), int(said["findings"]))
+        except (ValueError, TypeError, KeyError, RecursionError, BadInput):
+            raise BrokenCredential(
+                "CREDENTIAL-TPM-SCAN", 'a scan result is written {"at": MOMENT, "findings": NUMBER}'
+            ) from None
 
     def find(self, values: Mapping[int, bytes]) -> Configuration | None:
         """Return the configuration with exactly these values."""
@@ -373,7 +441,7 @@ def verify_quote(
     digest = reader.sized()
     reader.end()
     values = replay_log(log) if isinstance(log, bytes) else log
-    chosen = {pcr: values.get(pcr, bytes(32)) for pcr in pcrs}
+    chosen = {pcr: values.get(pcr, NOT_LAUNCHED if pcr in DYNAMIC_PCRS else bytes(32)) for pcr in pcrs}
     if any(len(value) != 32 for value in chosen.values()):
         raise BrokenCredential("CREDENTIAL-TPM-STRUCTURE", "a register of the SHA-256 bank has 32 bytes")
     if sha256(b"".join(chosen[pcr] for pcr in sorted(chosen))).digest() != digest:

@@ -48,6 +48,7 @@ from maia.predicates.syntax import (
     PredicateTooLarge,
     attributes_of,
     checked_size,
+    constraints_of,
     size_of,
     with_missing,
 )
@@ -58,6 +59,8 @@ class Action(Enum):
 
     CONNECT = "connect"
     INSTALL = "install"
+    SERVE = "serve"
+    """To serve clients of types to which the broker itself has no right: an open network (C16)."""
     EXTEND = "extend"
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
@@ -155,6 +158,28 @@ class Transformation:
         return summarises or rules_are_keyed(self.rules, scope)
 
 
+class Bound(Enum):
+    """In which way a bound limits a filter (Miklós 3.3 to 3.5)."""
+
+    UPPER = "upper"
+    LOWER = "lower"
+    STRICT_UPPER = "strict upper"
+    STRICT_LOWER = "strict lower"
+
+
+@dataclass(frozen=True, slots=True)
+class FilterBound:
+    """Filters, or advertisements, stay inside this one; it follows the right to every broker."""
+
+    bound: Bound
+    filter: Predicate
+
+    def __post_init__(self) -> None:
+        """Refuse a bound that is no collection of constraints; an upper one may be any filter."""
+        if self.bound is not Bound.UPPER:
+            constraints_of(self.filter)
+
+
 @dataclass(frozen=True, slots=True)
 class Authority:
     """One grant: these actions, on these resources, of these attributes, under these terms.
@@ -169,6 +194,8 @@ class Authority:
     restriction: Predicate = ALWAYS
     condition: Predicate = ALWAYS
     transformations: tuple[Transformation, ...] = ()
+    bounds: tuple[FilterBound, ...] = ()
+    """What its holder may ask for or announce; those of all links of a chain hold."""
 
 
 # Grants put together, and compared with a request.
@@ -176,6 +203,9 @@ class Authority:
 
 TERMS_MAX: Final = 256
 """How many different restrictions, or conditions, may add up along a chain."""
+
+FILTER_BOUNDS_MAX: Final = 16
+"""How many bounds may add up along a chain."""
 
 TRANSFORMATIONS_MAX: Final = 8
 """How many steps of transformation may add up along a chain."""
@@ -189,7 +219,7 @@ MANAGE_ACTIONS: Final = frozenset(
 
 FITTING_ACTIONS: Final[dict[type[ResourcePattern], frozenset[Action]]] = {
     AnyResource: ALL_ACTIONS,
-    NetworkPattern: frozenset({Action.CONNECT, Action.INSTALL}),
+    NetworkPattern: frozenset({Action.CONNECT, Action.INSTALL, Action.SERVE}),
     TypePattern: EVENT_ACTIONS | MANAGE_ACTIONS | {Action.EXTEND},
     TopicPattern: EVENT_ACTIONS | {Action.EXTEND},
 }
@@ -312,11 +342,17 @@ def intersect(one: Authority, other: Authority) -> Authority | None:
         condition = _both_terms(condition, other.condition)
         is_one = is_one and restriction is one.restriction and condition is one.condition
         is_other = is_other and restriction is other.restriction and condition is other.condition
+    bounds = one.bounds
+    if bounds is not other.bounds and bounds != other.bounds:
+        bounds = tuple(dict.fromkeys((*bounds, *other.bounds)))
+        if len(bounds) > FILTER_BOUNDS_MAX:
+            raise AuthorityTooLarge(f"the bounds of a chain add up to more than {FILTER_BOUNDS_MAX}")
+        is_one, is_other = is_one and bounds == one.bounds, is_other and bounds == other.bounds
     if is_other:
         return other
     if is_one:
         return one
-    return Authority(resources, actions, attributes, restriction, condition, one.transformations)
+    return Authority(resources, actions, attributes, restriction, condition, one.transformations, bounds)
 
 
 def covers_request(authority: Authority, action: Action, resource: ResourceName) -> bool:
@@ -438,6 +474,7 @@ def terms_in(authority: Authority) -> int:
     attributes = 0 if authority.attributes is ALL_ATTRIBUTES else len(authority.attributes)
     steps = sum(rules_size(one.rules) + size_of(one.restriction) for one in authority.transformations)
     steps += sum(0 if one.summary is None else summary_size(one.summary) for one in authority.transformations)
+    steps += sum(size_of(one.filter) for one in authority.bounds)
     return attributes + size_of(authority.restriction) + size_of(authority.condition) + steps
 
 

@@ -51,13 +51,21 @@ IDENTIFIER_BYTES_MAX: Final = 256
 IDENTITY_ATTRIBUTES_MAX: Final = 64
 PROVIDER_ATTRIBUTE: Final = AttributeUid("identity-provider")
 TPM_ATTRIBUTE: Final = AttributeUid("tpm-integrity")
-RESERVED_ATTRIBUTES: Final = frozenset({PROVIDER_ATTRIBUTE, TPM_ATTRIBUTE})
-"""Attributes that a provider gives after a check of its own, and never on the word of another one."""
+SCAN_AT_ATTRIBUTE: Final = AttributeUid("scan-at")
+SCAN_FINDINGS_ATTRIBUTE: Final = AttributeUid("scan-findings")
+PROPERTY_PREFIX: Final = "property-"
+"""Begins attributes that say what an administrator has approved of a machine's boot."""
+_RESERVED: Final = frozenset({PROVIDER_ATTRIBUTE, TPM_ATTRIBUTE, SCAN_AT_ATTRIBUTE, SCAN_FINDINGS_ATTRIBUTE})
 
 _LIMITS: Final = Limits(size_max=IDENTITY_BYTES_MAX, depth_max=8, atom_max=4096)
 _PACKED: Final = struct.Struct(">32s32s64sqq?BH")
 """Issuer, subject, signature, beginning, end, whether a home follows, and the lengths of two texts."""
 _SEAL: Final = object()
+
+
+def is_checked_attribute(uid: AttributeUid) -> bool:
+    """True of what a provider states after a check of its own, and never on the word of another one."""
+    return uid in _RESERVED or uid.startswith((PROPERTY_PREFIX, "path-"))
 
 
 class BadIdentity(BrokenCredential):
@@ -209,7 +217,7 @@ def guest_statement(verified: VerifiedIdentity, key: SigningKey, *, not_after: I
     if key.principal == statement.issuer:
         raise BrokenCredential("CREDENTIAL-IDENTITY-GUEST", "the subject is registered here, and is no guest")
     ends = min(not_after, statement.not_after)
-    told = {uid: one for uid, one in statement.attributes.items() if uid not in RESERVED_ATTRIBUTES}
+    told = {uid: one for uid, one in statement.attributes.items() if not is_checked_attribute(uid)}
     return issue_identity(replace(statement, issuer=key.principal, attributes=told, not_after=ends), key)
 
 

@@ -129,6 +129,8 @@ class SignedKind(Enum):
     AUTHORSHIP = b"authorship"
     AGGREGATE = b"aggregate"
     ANSWER_NAME = b"answer-name"
+    X509_PROOF = b"x509-proof"
+    PATH = b"path"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""
@@ -156,6 +158,18 @@ class SigningKey:
     def principal(self) -> Principal:
         """Return the public half."""
         return self._principal
+
+    def x509_request(self, name: str) -> bytes:
+        """Return the request (PKCS#10, PEM) for an X.509 certificate of this key, for a name of RFC 4514."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        try:
+            subject = x509.Name.from_rfc4514_string(name)
+        except ValueError:
+            raise BadKey(f"`{name[:64]}` is no X.509 name: write one like `CN=anna,O=Norway`") from None
+        made = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(self._secret, None)
+        return made.public_bytes(Encoding.PEM)
 
     def sign(self, kind: SignedKind, body: bytes) -> bytes:
         """Sign `body` as an object of `kind`."""

@@ -2,6 +2,7 @@
 
 A requirement is a predicate over the attributes of an identity statement, in
 the language of filters (Gismo 3.1): `nationality == "uk" or clearance >= 3`.
+It may compare two attributes of the statement: `rank >= needed_rank`.
 It is fail-closed. An attribute that a statement lacks, or has with another
 kind, satisfies nothing, also under `not`; a requirement may not ask whether
 an attribute is missing. So an identity with fewer attributes never meets more,
@@ -22,7 +23,7 @@ from typing import Final, TypeAlias, assert_never
 from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials.identity import Identity, identity_values
 from maia.errors import BadInput, ProtocolViolation
-from maia.events import PUBLISHER_PREFIX, AttributeUid, Column, Frame, PresentValue, kind_of
+from maia.events import PUBLISHER_PREFIX, AttributeUid, Column, Frame, PresentValue, kind_of, stated_uid
 from maia.predicates import (
     ALWAYS,
     DEPTH_MAX,
@@ -35,14 +36,24 @@ from maia.predicates import (
     Predicate,
     TextMatch,
     admits,
+    attributes_of,
     checked_size,
-    parse_predicate,
     predicate_from_expression,
     predicate_to_expression,
 )
+from maia.predicates.attribute_pairs import with_pairs
+from maia.predicates.language.parser import parse_about_statement
+from maia.predicates.syntax import conjuncts
 
 Attributes: TypeAlias = Mapping[AttributeUid, PresentValue]
 """What a statement says, as a requirement reads it."""
+
+PATH_LEVEL: Final = AttributeUid("path-level")
+PATH_TRUST: Final = AttributeUid("path-trust")
+PATH_ROUTERS: Final = AttributeUid("path-routers")
+PATH_PROVIDERS: Final = AttributeUid("path-providers")
+_OF_PATH: Final = frozenset({PATH_LEVEL, PATH_TRUST, PATH_ROUTERS, PATH_PROVIDERS})
+"""What a subscription may require of the routers on the way; no provider states these (`paths.py`)."""
 
 NO_ATTRIBUTES: Final[Attributes] = {}
 NO_REQUIREMENT: Final[Predicate] = ALWAYS
@@ -57,7 +68,7 @@ _REQUIREMENTS_REMEMBERED: Final = 1024
 
 def parse_requirement(text: str) -> Predicate:
     """Read a requirement as people write it; refuse it with the column and a hint, as a filter is."""
-    return checked_requirement(parse_predicate(text))
+    return checked_requirement(parse_about_statement(text))
 
 
 def checked_requirement(requirement: Predicate) -> Predicate:
@@ -78,14 +89,35 @@ def checked_requirement(requirement: Predicate) -> Predicate:
                 )
             case _:
                 pass
+    for part in conjuncts(requirement):
+        if not (about := _OF_PATH & attributes_of(part)) or attributes_of(part) <= _OF_PATH:
+            continue
+        raise BadInput(
+            "INPUT-REQUIREMENT",
+            f"`{min(about)}` is about the routers on the way: ask in a part of its own, joined by `and`",
+        )
     if len(write_canonical(predicate_to_expression(requirement))) > REQUIREMENT_BYTES_MAX:
         raise BadInput("INPUT-REQUIREMENT", f"a requirement is longer than {REQUIREMENT_BYTES_MAX} bytes")
     return requirement
 
 
+def of_path(requirement: Predicate) -> Predicate:
+    """Return the part of a requirement that is about the routers on the way."""
+    parts = tuple(one for one in conjuncts(requirement) if attributes_of(one) & _OF_PATH)
+    return AllOf(parts) if parts else NO_REQUIREMENT
+
+
+def _of_publisher(requirement: Predicate) -> Predicate:
+    """Return the rest of it, which brokers on the way can decide, too."""
+    if not attributes_of(requirement) & _OF_PATH:
+        return requirement
+    parts = tuple(one for one in conjuncts(requirement) if not attributes_of(one) & _OF_PATH)
+    return parts[0] if len(parts) == 1 else AllOf(parts)
+
+
 def attributes_of_identity(identity: Identity | None) -> Attributes:
     """Return what requirements ask about; nothing of a peer that has shown no statement."""
-    return NO_ATTRIBUTES if identity is None else identity_values(identity)
+    return NO_ATTRIBUTES if identity is None else with_pairs(identity_values(identity))
 
 
 def is_met(requirement: Predicate, attributes: Attributes) -> bool:
@@ -107,7 +139,9 @@ def requirement_from_bytes(data: bytes) -> Predicate:
     if not data:
         return NO_REQUIREMENT
     try:
-        requirement = checked_requirement(predicate_from_expression(read_canonical(data, _LIMITS)))
+        requirement = checked_requirement(
+            predicate_from_expression(read_canonical(data, _LIMITS), stated_uid)
+        )
     except BadInput as problem:
         raise ProtocolViolation(
             "PROTOCOL-REQUIREMENT", f"the requirement cannot be read: {problem.message}"
@@ -143,7 +177,11 @@ def about_publisher(requirement: Predicate) -> Predicate:
 
 
 def joined_with_filter(wanted: Predicate, requirement: Predicate) -> Predicate:
-    """Return a filter that admits what `wanted` admits of publishers that meet the requirement."""
+    """Return a filter that admits what `wanted` admits of publishers that meet the requirement.
+
+    What it requires of the path is decided at its end, by the subscriber's broker.
+    """
+    requirement = _of_publisher(requirement)
     if requirement == ALWAYS:
         return wanted
     asked = about_publisher(requirement)

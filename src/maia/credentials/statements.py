@@ -121,8 +121,10 @@ SEQUENCE_MAX: Final = 2**63 - 1
 PERIOD_MAX: Final = 31 * 24 * 3600 * 1_000_000
 """How many microseconds one statement may hold: a slip of the pen must not silence an issuer for years."""
 
-StatedFacts: TypeAlias = Mapping[tuple[Principal, str], PresentValue]
-"""What is said of whom: by principal and name of the fact."""
+About: TypeAlias = tuple[Principal | None, str]
+"""Of whom something is said, and the name of the fact; None where it is about no principal."""
+StatedFacts: TypeAlias = Mapping[About, PresentValue]
+"""What is said of whom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,22 +287,26 @@ def _read_ids(string: SExpression) -> frozenset[bytes]:
     return frozenset(string[at : at + ID_BYTES] for at in range(0, len(string), ID_BYTES))
 
 
-_Fact: TypeAlias = tuple[tuple[Principal, str], PresentValue]
+_Fact: TypeAlias = tuple[About, PresentValue]
 
 
 def _write_fact(fact: _Fact) -> SExpression:
     (about, name), value = fact
     said = predicate_to_expression(Comparison(AttributeUid(name), Operator.EQ, value))
-    return (b"fact", KEY.write(about), said)
+    return (b"fact", said) if about is None else (b"fact", KEY.write(about), said)
+
+
+def _in_order(about: About) -> tuple[bytes, str]:
+    return (b"" if about[0] is None else about[0].key, about[1])
 
 
 def _read_fact(expression: SExpression) -> _Fact:
     match expression:
-        case (b"fact", about, said):
+        case (b"fact", *about, said) if len(about) <= 1:
             comparison = predicate_from_expression(said)
             if isinstance(comparison, Comparison) and comparison.operator is Operator.EQ:
-                return (KEY.read(about), comparison.uid), comparison.literal
-    raise BadStatement("a fact must be written `(fact KEY (== NAME (KIND LITERAL)))`")
+                return (KEY.read(about[0]) if about else None, comparison.uid), comparison.literal
+    raise BadStatement("a fact must be written `(fact KEY? (== NAME (KIND LITERAL)))`")
 
 
 _WRONG: Final = (BadStatement, "a field of the statement is missing, unknown, repeated or out of order")
@@ -323,7 +329,7 @@ _FACTS: Final = each(
     Part(_write_fact, _read_fact), FACTS_MAX, (BadStatement, f"a statement has at most {FACTS_MAX} facts")
 )
 _ALL_FACTS: Final = Part[StatedFacts](
-    lambda facts: _FACTS.write(tuple((key, facts[key]) for key in sorted(facts))),
+    lambda facts: _FACTS.write(tuple((key, facts[key]) for key in sorted(facts, key=_in_order))),
     lambda items: dict(_FACTS.read(items)),
 )
 

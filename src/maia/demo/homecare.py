@@ -1,19 +1,23 @@
-"""Homecare: what becomes of a prescription on its way to others? (OASIS'08, section 7.2, figure 4.)
+"""Homecare: what becomes of a prescription on its way across domains? (OASIS'08, section 7.2, figure 4.)
 
-A doctor prescribes at a patient's home, through the broker of a homecare service. The
+Home, hospital, pharmacy and auditor are four organisations, each with a domain and a broker of its own. A
+doctor prescribes at a patient's home, through the broker of the homecare service. The
 hospital's PostgreSQL database stores the event, asks in the same transaction whether this doctor treats this
 patient, and releases with the same commit a prescription for the pharmacy,
-if so, and a record of the authorisation. The auditor sees of that record a
+if so, and a record of the authorisation. The pharmacy's database is a replica of its prescriptions,
+and loses one that is withdrawn. The auditor sees of the record a
 controlled drug without the patient. A carer sees the patient's place blurred unless
 it is an emergency, and a doctor what concerns the patients she treats.
 """
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from maia.demo.world import Database, Happening, Made, Story, StoryReader, on_staff, staff_roles
+from maia.demo.world import Database, Happening, Made, Replica, Story, StoryReader, on_staff, staff_roles
 from maia.events import SECOND, Instant
 
 if TYPE_CHECKING:
@@ -28,23 +32,38 @@ _ROWS: Final = 160
 """How many generated prescriptions there are beside the ones that are shown."""
 _SEED: Final = 2008
 _DAY: Final = 86_400 * SECOND
+_REPLICATE_S: Final = 60.0
 
 _COMMON: Final = "time:timestamp doctor:string patient:string drug:string"
 _SETUP: Final = f"""\
 org new hospital
-org new homecare
-type define Prescribe {_COMMON} drug_class:string dose:float place:string emergency:bool --org hospital
-type define Prescription {_COMMON} dose:float --org hospital
+org new home
+org new pharmacy
+org new auditor
+type define Prescribe {_COMMON} drug_class:string dose:float place:string emergency:bool withdrawn:bool \\
+    --org hospital
+type define Prescription operation:string {_COMMON} dose:float --org hospital
 type define Authorisation {_COMMON} drug_class:string dose:float treated:bool --org hospital
 type define ControlledDrugAuth time:timestamp prescriber:string reference:string drug:string \\
     drug_class:string dose:float treated:bool --org hospital
-grant homecare/homecare.pub --org hospital --may publish:Prescribe --delegable -o homecare.grant
-network join homecare.grant --org homecare
-member add grey --org homecare --may publish:Prescribe --where 'doctor == "{_GREY}"'
-member add white --org homecare --may publish:Prescribe --where 'doctor == "{_WHITE}"'
-member add pharmacy --org hospital
-member add auditor --org hospital
-member add carer --org hospital
+grant home/home.pub --org hospital --may publish:Prescribe --delegable -o home.grant
+grant home/home.pub --org hospital --may subscribe:Prescribe --only time,patient,place,emergency \\
+    --set 'place := first(place, 3) when not emergency == true' --delegable -o carers.grant
+grant pharmacy/pharmacy.pub --org hospital --may subscribe:Prescription --delegable -o pharmacy.grant
+grant auditor/auditor.pub --org hospital --may subscribe:Authorisation --where 'drug_class in ("A", "B")' \\
+    --shown-as ControlledDrugAuth --set 'time := truncate(time, "day")' --set 'prescriber := doctor' \\
+    --set 'reference := pseudonym(patient)' --set 'drug := drug' --set 'drug_class := drug_class' \\
+    --set 'dose := dose' --set 'treated := treated' --delegable -o auditor.grant
+network join home.grant --org home
+network join pharmacy.grant --org pharmacy
+network join auditor.grant --org auditor
+org join carers.grant --org home
+member add grey --org home --may publish:Prescribe --where 'doctor == "{_GREY}"'
+member add white --org home --may publish:Prescribe --where 'doctor == "{_WHITE}"'
+member add carer --org home
+member add pharmacist --org pharmacy
+member add shop --org pharmacy --may subscribe:Prescription
+member add inspector --org auditor
 member add tablet --org hospital
 member add database --org hospital --may subscribe:Prescribe --may publish:Prescription
 member add database --org hospital --may publish:Authorisation
@@ -53,60 +72,53 @@ _FACTS: Final = "".join(
     f"domain fact assert treats '{doctor}' {patient} --as hospital\n" for doctor, patient in sorted(_TREATS)
 )
 _STAFF: Final = {
-    "pharmacy": "works_as HOLDER pharmacist",
-    "auditor": "works_as HOLDER auditor",
-    "carer": "works_as HOLDER carer",
-    "tablet": f"licensed HOLDER '{_GREY}'",
+    "hospital": {"tablet": f"licensed HOLDER '{_GREY}'"},
+    "home": {"carer": "works_as HOLDER carer"},
+    "pharmacy": {"pharmacist": "works_as HOLDER pharmacist"},
+    "auditor": {"inspector": "works_as HOLDER inspector"},
 }
-_POLICY: Final = """\
+_HOSPITAL: Final = """\
 policy "County hospital"
 
 fact licensed(who: principal, doctor: string)
 fact treats(doctor: string, patient: string)
-STAFF
+
 role doctor(doctor: string)
 
 rule doctor(d)
     while licensed(holder, d)
     for 1 days
 
-grant pharmacist
-    may subscribe Prescription(*)
-grant auditor
-    may subscribe Authorisation(*)
-grant carer
-    may subscribe Prescribe(time, patient, place, emergency)
 grant doctor(d)
     may subscribe Prescribe(*)
 
-# The auditor learns which controlled drugs were authorised, and nothing about patients.
-transform Authorisation for auditor as ControlledDrugAuth
-    where drug_class in ("A", "B")
-    set time := truncate(time, "day")
-    set prescriber := doctor
-    set reference := pseudonym(patient)
-    set drug := drug
-    set drug_class := drug_class
-    set dose := dose
-    set treated := treated
-
-# Where the patient is, is blurred unless it is an emergency.
-transform Prescribe for carer
-    set place := first(place, 3) when not emergency == true
-
 restrict Prescribe to doctor(d) when treats(d, patient)
 end
-""".replace("STAFF\n", staff_roles("pharmacist", "auditor", "carer"))
+"""
+
+
+def _passes_on(title: str, role: str, of: str) -> str:
+    """Return the policy of an organisation that passes on to its staff what the hospital shows it."""
+    return f'policy "{title}"\n\n{staff_roles(role)}grant {role}\n    may subscribe {of}(*)\nend\n'
+
+
+_POLICIES: Final = {
+    "hospital": _HOSPITAL,
+    "home": _passes_on("Homecare service", "carer", "Prescribe"),
+    "pharmacy": _passes_on("Pharmacy", "pharmacist", "Prescription"),
+    "auditor": _passes_on("Auditor of controlled drugs", "inspector", "Authorisation"),
+}
 
 _PRESCRIPTIONS: Final = """\
-SELECT a.time, a.doctor, a.patient, a.drug, a.dose
+SELECT CASE WHEN a.withdrawn THEN 'delete' ELSE 'insert' END AS operation,
+       a.time, a.doctor, a.patient, a.drug, a.dose
 FROM arrived a JOIN treats t ON (t.doctor, t.patient) = (a.doctor, a.patient)
 ORDER BY a.maia_position, a.maia_row
 """
 _AUTHORISATIONS: Final = """\
 SELECT a.time, a.doctor, a.patient, a.drug, a.drug_class, a.dose,
        EXISTS (SELECT FROM treats t WHERE (t.doctor, t.patient) = (a.doctor, a.patient)) AS treated
-FROM arrived a ORDER BY a.maia_position, a.maia_row
+FROM arrived a WHERE NOT a.withdrawn ORDER BY a.maia_position, a.maia_row
 """
 
 
@@ -114,14 +126,18 @@ def _made_of(event: Happening, treats: Collection[tuple[str, str]]) -> Made:
     """Say what the two queries have to make of a prescription."""
     common = {name: event[name] for name in ("time", "doctor", "patient", "drug", "dose")}
     is_treated = (event["doctor"], event["patient"]) in treats
-    authorisation = {**common, "drug_class": event["drug_class"], "treated": is_treated}
-    released = [("Prescription", common)] if is_treated else []
-    return [*released, ("Authorisation", authorisation)]
+    made: Made = []
+    if is_treated:
+        made += [("Prescription", {"operation": "delete" if event["withdrawn"] else "insert", **common})]
+    if not event["withdrawn"]:
+        made += [("Authorisation", {**common, "drug_class": event["drug_class"], "treated": is_treated})]
+    return made
 
 
 def _prescribed(
-    doctor: str, patient: str, drug: str, drug_class: str, dose: float, *, is_emergency: bool = False
-) -> Happening:
+    doctor: str, patient: str, drug: str, drug_class: str, dose: float, *,
+    is_emergency: bool = False, is_withdrawn: bool = False,
+) -> Happening:  # fmt: skip
     return {
         "time": Instant.parse("2026-11-02T08:30:00Z"),
         "doctor": doctor,
@@ -131,6 +147,7 @@ def _prescribed(
         "dose": dose,
         "place": _PLACES[patient],
         "emergency": is_emergency,
+        "withdrawn": is_withdrawn,
     }
 
 
@@ -178,12 +195,51 @@ def _the_connector_dies(stage: Stage) -> None:
 
 
 def _some_ask_for_more(stage: Stage) -> None:
-    auditor, pharmacy, carer = (stage.client(who) for who in ("auditor", "pharmacy", "carer"))
+    auditor, pharmacy, carer = (stage.client(who) for who in ("inspector", "pharmacist", "carer"))
     prescribe = stage.members["grey"].type("Prescribe").signed
     stage.attempt("the auditor asks for the controlled drugs of Ann", auditor.subscribe, "Authorisation",
                   'patient == "Ann"', shown_as="ControlledDrugAuth")  # fmt: skip
     stage.attempt("the pharmacy asks for what was prescribed", pharmacy.subscribe, prescribe)
     stage.attempt("the carer asks for morphine", carer.subscribe, "Prescribe", 'drug == "morphine"')
+
+
+def _a_prescription_is_withdrawn(stage: Stage) -> None:
+    """Take a prescription back: the pharmacy's database loses it, and keeps all others."""
+    before = len(_as_released(stage, "the pharmacy's database has what the pharmacy may see"))
+    wrong = _prescribed(_GREY, "Ann", "morphine", "A", 10.0, is_withdrawn=True)
+    stage.publish("grey", "Prescribe", [wrong], is_close_up=True)
+    left = len(_as_released(stage, "what is withdrawn is gone from the pharmacy's database"))
+    stage.say(
+        f"she withdraws what she prescribed for Ann: the pharmacy's database has {left} of {before} left"
+    )
+
+
+def _as_released(stage: Stage, claim: str) -> list[tuple[object, ...]]:
+    """Wait until the pharmacy's database holds what was released; return what it holds."""
+    deadline = time.monotonic() + _REPLICATE_S
+    while (held := _stocked(stage)) != _prescriptions(stage) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    stage.expect(claim, held, _prescriptions(stage))
+    return held
+
+
+def _stocked(stage: Stage) -> list[tuple[object, ...]]:
+    """Return what the pharmacy's database holds, without probes."""
+    shop = stage.world.sql(
+        "SELECT time, doctor, patient, drug, dose FROM prescriptions WHERE time > '2000-01-01'",
+        at=stage.world.replica,
+    )
+    return sorted((Instant.from_datetime(one[0]), *one[1:]) for one in shop)
+
+
+def _prescriptions(stage: Stage) -> list[tuple[object, ...]]:
+    """Return what it has to hold: what was released, without what was withdrawn."""
+    held: Counter[tuple[object, ...]] = Counter()
+    for one in stage.published:
+        if one.of == "Prescription" and not one.is_probe:
+            row = tuple(one.event[name] for name in ("time", "doctor", "patient", "drug", "dose"))
+            held[row] += 1 if one.event["operation"] == "insert" else -1
+    return sorted(held.elements())
 
 
 def _a_treatment_ends(stage: Stage) -> None:
@@ -220,32 +276,36 @@ def _nothing_leaked(stage: Stage) -> None:
 STORY: Final = Story(
     name="homecare",
     before="""\
-Doctors prescribe at patients' homes. The hospital's PostgreSQL database stores each
-event, asks in the same transaction whether the doctor treats the patient, and
-releases what follows with the same commit. By the hospital's policy
-  the pharmacy      gets a Prescription, if the doctor treats the patient
+Doctors prescribe at patients' homes. Home, hospital, pharmacy and auditor are four
+organisations, each with its domain and its broker. The hospital's PostgreSQL database
+stores each event, asks in the same transaction whether the doctor treats the patient,
+and releases what follows with the same commit. The hospital decides what leaves it:
+  the pharmacy      gets a Prescription, if the doctor treats the patient; its own
+                    database is a replica of these, and loses what is withdrawn
   the auditor       gets a ControlledDrugAuth for classes A and B: no patient
-  the carer         sees where the patient is, blurred unless it is an emergency
+  the carer         of the home sees where the patient is, blurred unless in an emergency
   Dr Grey's tablet  shows what is prescribed to the patients she treats
 """,
     setup=_SETUP,
-    policies={"hospital": _POLICY},
-    logins=_FACTS + on_staff("hospital", _STAFF),
+    policies=_POLICIES,
+    logins=_FACTS + "".join(on_staff(one, staff) for one, staff in _STAFF.items()),
     readers=(
-        StoryReader("pharmacy", "pharmacy", "Prescription", "what it has to hand out"),
-        StoryReader("auditor", "auditor", "Authorisation", "controlled drugs, by pseudonym",
-               shown_as="ControlledDrugAuth", application="prescription-audit"),
+        StoryReader("pharmacy", "pharmacist", "Prescription", "what it has to hand out", durable="counter"),
+        StoryReader("auditor", "inspector", "Authorisation", "controlled drugs, by pseudonym",
+               shown_as="ControlledDrugAuth", application="prescription-audit", durable="audit"),
         StoryReader("carer", "carer", "Prescribe", "places, blurred"),
         StoryReader(_TABLET, "tablet", "Prescribe", "patients she treats"),
     ),
     probes=lambda number: [
         ("grey", "Prescribe", {**_BY_GREY[0], "time": Instant(number * _DAY)})
     ],
-    acts=(_doctors_prescribe, _the_connector_dies, _some_ask_for_more, _a_treatment_ends, _nothing_leaked),
+    acts=(_doctors_prescribe, _the_connector_dies, _some_ask_for_more, _a_prescription_is_withdrawn,
+          _a_treatment_ends, _nothing_leaked),
     database=Database(
         "hospital database", "hospital", "Prescribe",
         {"Prescription": _PRESCRIPTIONS, "Authorisation": _AUTHORISATIONS}, "treats", ("doctor", "patient"),
         _TREATS, _made_of, is_needed=True,
     ),
+    replica=Replica("pharmacy", "shop", "Prescription", "prescriptions"),
     secrets_of="hospital",
 )  # fmt: skip

@@ -33,6 +33,10 @@ _START_S: Final = 180.0
 _STOP_S: Final = 8.0
 _LINE_MAX: Final = 4096
 _WORDS_MAX: Final = 300
+_SPAWNED: Final = (
+    "import sys; from pathlib import Path; from maia.demo.processes import run_server\n"
+    "sys.exit(run_server(sys.argv[2:], Path(sys.argv[1]) if sys.argv[1] else None))"
+)
 _LOADED: Final = (
     "maia.broker.server.process", "maia.cli.servers.broker", "maia.broker.server.log_recording",
     "maia.cli.domain.commands", "maia.domain.server.process", "maia.domain.server.access",
@@ -186,11 +190,11 @@ def _forked(words: list[str], files: tuple[int, int, int], heard: Path | None) -
         os._exit(status)  # nothing of the parent's is to be finished here
 
 
-def _spawned(words: list[str], files: tuple[int, int, int], _heard: Path | None) -> int:
+def _spawned(words: list[str], files: tuple[int, int, int], heard: Path | None) -> int:
     """Run a command in an interpreter of its own."""
     stdin, stdout, stderr = files
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own files
-        [sys.executable, "-m", "maia.cli", *words],
+        [sys.executable, "-c", _SPAWNED, "" if heard is None else str(heard), *words],
         stdin=stdin, stdout=stdout, stderr=stderr, env=os.environ | {STOP_WITH_INPUT: "yes"},
     )  # fmt: skip
     process.returncode = 0  # who waits for it is decided here, by its number

@@ -135,6 +135,7 @@ def _playable(story: Story, showing: Showing) -> Story:
 def _show_processes(world: StoryWorld, showing: Showing) -> None:
     names = ", ".join(world.organisations())
     more = ", PostgreSQL and its connector" if world.story.database else ""
+    more += f", and those of the {world.story.replica.organisation}" if world.story.replica else ""
     showing.say(f"brokers and servers of {names}{more}, each a process")
     for name, child in world.children.items() if showing.has_details else ():
         showing.line(f"{'':12}{name}: process {child.pid}")

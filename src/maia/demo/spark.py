@@ -39,6 +39,7 @@ _LOAD_QUICKLY: Final = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerification
 """The jars are those of the lock, by their hash; to verify each class again takes Java long."""
 _BEHIND_EVERYTHING: Final = 5
 """How much priority Spark gives up for the live network, in the scale of `nice`."""
+_TRIES: Final = 3
 TABLES, PLAN = "tables", "plan.txt"
 _TABLE, _LIVE, _FROM_LOG, _FROM_LIVE = "table", "live.parquet", "from-log", "from-live"
 
@@ -211,18 +212,31 @@ def main() -> None:
     try:
         from maia.spark.session.session import spark_session
 
-        with spark_session("maia-demo") as spark, ExitStack() as logs:
+        with spark_session("maia-demo") as spark:
             order = json.loads(sys.stdin.readline())
-            opened = {one[0]: _opened((spark, logs), order, *one) for one in order["readers"]}
-            with ThreadPoolExecutor(len(opened)) as jobs:  # while one is planned, another one works
-                written = jobs.map(lambda write: write(), opened.values())
-                answer: Mapping[str, object] = dict(zip(opened, written, strict=True))
+            answer = _answer(spark, order)
             # Said before Java ends, which takes its time and is nothing to wait for.
             out.write(json.dumps(answer) + "\n")
             out.flush()
     except MaiaError as problem:
         out.write(json.dumps({"failed": f"{problem.message} [{problem.code}]"}) + "\n")
         out.flush()
+
+
+# Any: what was written as JSON by our own process is read as it was written.
+def _answer(spark: SparkSession, order: Mapping[str, Any]) -> Mapping[str, object]:
+    """Do what was ordered; again where a list of revocations came late, as on a machine that is busy."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            with ExitStack() as logs:
+                opened = {one[0]: _opened((spark, logs), order, *one) for one in order["readers"]}
+                with ThreadPoolExecutor(len(opened)) as jobs:  # while one is planned, another one works
+                    written = jobs.map(lambda write: write(), opened.values())
+                    return dict(zip(opened, written, strict=True))
+        except Refusal as problem:
+            if problem.code != "PIPELINE-GRANT-ENDED" or not tries_left:
+                raise
+    raise AssertionError("it is tried once at least")
 
 
 # Any: what was written as JSON by our own process is read as it was written.
@@ -265,7 +279,7 @@ def _opened(
 
     def write() -> dict[str, object]:
         for kept_in, frame in made.items():
-            frame.write.option("compression", "none").parquet(str(folder / kept_in))
+            frame.write.mode("overwrite").option("compression", "none").parquet(str(folder / kept_in))
             with (folder / PLAN).open("a", encoding="utf-8") as plan:
                 plan.write(frame._jdf.queryExecution().toString())
         return {"refused": None, "columns": sorted(table.reads)}

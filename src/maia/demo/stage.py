@@ -435,6 +435,7 @@ def play(world: StoryWorld, screen: Screen, *, keep: bool = False) -> Stage:
         stage.close()
     stage.broken += stage.differences()
     if not keep:
+        world.stop("replica")
         world.stop("connector")
         world.stop("broker")
         folders = [world.folder / one / "ledger" for one in world.organisations()]

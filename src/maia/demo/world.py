@@ -49,12 +49,8 @@ class CommandFailed(Unavailable):
 
     def __init__(self, line: str, told: str, message: str) -> None:
         """Say which command, and with which code it ended."""
-        self.told, self._said = told, (line, told, message)
+        self.told = told
         super().__init__(f"`maia {line}`: {message} [{told}]")
-
-    def __reduce__(self) -> tuple[type[CommandFailed], tuple[str, str, str]]:
-        """Have it raised in another process as it was in one."""
-        return CommandFailed, self._said
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +91,16 @@ class Database:
     """Whether the story makes no sense without it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A database of another organisation that replicates what the first one releases of a type."""
+
+    organisation: str
+    profile: str
+    of: str
+    table: str
+
+
 def is_from_1970(event: Happening) -> bool:
     """Return whether an event has a moment that is none of a story's: probes have one."""
     return any(isinstance(value, Instant) and value < FIRST_REAL for value in event.values())
@@ -123,6 +129,7 @@ class Story:
     secrets_of: str | None = None
     """The organisation whose policy has pseudonyms or noise, if one has."""
     database: Database | None = None
+    replica: Replica | None = None
     listened_to: tuple[str, ...] = ()
     """The brokers that write down all that they receive."""
     obstacle: Callable[[Any, StoryReader, str, str], str | None] = lambda *_: None
@@ -158,6 +165,8 @@ class StoryWorld:
     """How many commands were run that change something: after each, rights may be others."""
     database: str = ""
     """How the PostgreSQL server of this run is reached."""
+    replica: str = ""
+    """How that of the organisation with a replica is reached."""
 
     # Any: what a command answers to `--json` is read as it was written.
     def maia(self, line: str, *, changes: bool = True) -> dict[str, Any]:
@@ -221,9 +230,10 @@ class StoryWorld:
         """Start one server, or start it again."""
         what, _, organisation = name.partition(" of ")
         home = self.folder / organisation
-        words = (
-            [*_SERVERS[what], "--config", str(home / _FILES[what])] if what in _SERVERS else self._connector()
-        )
+        if what in _SERVERS:
+            words = [*_SERVERS[what], "--config", str(home / _FILES[what])]
+        else:
+            words = self._connector() if what == "connector" else self._replica()
         heard = home / HEARD if what == "broker" and organisation in self.story.listened_to else None
         self.children[name] = start(name, words, home / f"{what}.log", heard=heard)
         return self.children[name]
@@ -239,12 +249,18 @@ class StoryWorld:
         home = self.folder / self.story.database.organisation
         return ["postgres", "run", "-c", str(home / "connector.toml"), "--as", str(home / "database.maia")]
 
+    def _replica(self) -> list[str]:
+        one = self.story.replica
+        assert one is not None  # noqa: S101 - only stories with one ask
+        profile = self.folder / one.organisation / f"{one.profile}.maia"
+        return ["postgres", "replicate", one.of, one.table, "--as", str(profile), "--database", self.replica]
+
     # Any: rows of PostgreSQL have columns of any type.
-    def sql(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
-        """Ask the database of this run; the statement is the story's own."""
+    def sql(self, statement: str, *values: str, at: str = "") -> list[tuple[Any, ...]]:
+        """Ask the database of this run, or another; the statement is the story's own."""
         import psycopg
 
-        with psycopg.connect(self.database) as connection:
+        with psycopg.connect(at or self.database) as connection:
             found = connection.execute(statement.encode(), values)
             return found.fetchall() if found.description else []
 
@@ -288,6 +304,9 @@ def world_at_work(story: Story, folder: Path) -> Iterator[StoryWorld]:
 
             world.database = stack.enter_context(running_server(postgres_binaries()))
             world.install_database(story.database)
+            if story.replica is not None:
+                world.replica = stack.enter_context(running_server(postgres_binaries()))
+                world.start(f"replica of {story.replica.organisation}").ready()
         world.type_all(story.logins)
         yield world
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import msgspec
@@ -102,12 +103,11 @@ class Frame(msgspec.Struct, frozen=True):
 
     def take(self, rows: Sequence[int]) -> Frame:
         """Return the frame cut to the given rows, in the given order."""
-        if any(not 0 <= row < self.rows for row in rows):
+        if rows and not 0 <= min(rows) <= max(rows) < self.rows:
             raise BadFrame(f"a row to take is outside the {self.rows} rows of the frame")
-        cut = {
-            uid: Column(column.kind, tuple(column.values[row] for row in rows))
-            for uid, column in self.columns.items()
-        }
+        # Of one row alone, a getter makes no tuple.
+        chosen = itemgetter(*rows) if len(rows) > 1 else lambda values: tuple(values[row] for row in rows)
+        cut = {uid: Column(one.kind, chosen(one.values)) for uid, one in self.columns.items()}
         return Frame(len(rows), cut)
 
 

@@ -250,14 +250,45 @@ def attribute_uid(text: str) -> AttributeUid:
     return AttributeUid(text)
 
 
+def named_uid(name: str) -> AttributeUid:
+    """Return the uid of a statement's attribute by the name that people write: `_` and `-` are one sign."""
+    return attribute_uid(name.replace("_", "-"))
+
+
 PUBLISHER_PREFIX: Final = "publisher."
 """Begins the reserved uids of a publisher's attributes. A uid has no dot, so no type defines one of these."""
+SUBSCRIBER_PREFIX: Final = "subscriber."
+WORLD_PREFIX: Final = "world."
+"""Begin what a condition asks of the one who asks, and of the world: known when a right is decided."""
+_PREFIXES: Final = (PUBLISHER_PREFIX, SUBSCRIBER_PREFIX, WORLD_PREFIX)
+
+
+def stated_uid(text: str) -> AttributeUid:
+    """Return `text` as a uid that requirements ask about: an attribute's, or what follows from two."""
+    match text.split("."):
+        case [left, "vs" | "token" | "contains" as pair, right]:
+            return AttributeUid(f"{attribute_uid(left)}.{pair}.{attribute_uid(right)}")
+        case _:
+            return attribute_uid(text)
 
 
 def routed_uid(text: str) -> AttributeUid:
     """Return `text` as a uid that brokers route by: an attribute's, or one of the publisher's."""
     if text.startswith(PUBLISHER_PREFIX):
-        return AttributeUid(PUBLISHER_PREFIX + attribute_uid(text[len(PUBLISHER_PREFIX) :]))
+        return AttributeUid(PUBLISHER_PREFIX + stated_uid(text[len(PUBLISHER_PREFIX) :]))
+    return attribute_uid(text)
+
+
+def is_of_event(uid: str) -> bool:
+    """Return whether a uid is of an attribute that events have, and not about a side or the world."""
+    return "." not in uid
+
+
+def condition_uid(text: str) -> AttributeUid:
+    """Return `text` as a uid of what a condition may ask: of the event, of either side, or of the world."""
+    for prefix in _PREFIXES:
+        if text.startswith(prefix):
+            return AttributeUid(prefix + attribute_uid(text[len(prefix) :]))
     return attribute_uid(text)
 
 

@@ -19,7 +19,7 @@ from typing import Final, assert_never
 
 from maia.canonical import SExpression
 from maia.errors import BadInput
-from maia.events import AttributeUid, Kind, PresentValue, attribute_uid, kind_of
+from maia.events import AttributeUid, Kind, PresentValue, attribute_uid, condition_uid, kind_of
 from maia.expressions.syntax import (
     EXPRESSION_DEPTH_MAX,
     EXPRESSION_NODES_MAX,
@@ -120,7 +120,7 @@ def _when(rest: list[SExpression]) -> Predicate:
         case []:
             return ALWAYS
         case [(b"when", predicate)]:
-            condition = predicate_from_expression(predicate)
+            condition = predicate_from_expression(predicate, condition_uid)
             if condition != ALWAYS:
                 return condition
     raise BadExpressionEncoding("behind an assignment there may be one `when` that is not always true")

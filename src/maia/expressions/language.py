@@ -104,7 +104,7 @@ def read_rule(
     value = None if scanner.take_word("none") else parser.sum(target.kind)
     condition: Predicate = ALWAYS
     if scanner.take_word("when"):
-        condition = read_predicate(scanner, vocabulary, parameters)
+        condition = read_predicate(scanner, vocabulary, parameters, sees_the_world=True)
     parser.finish(value, target.kind)
     return Rule(target.uid, value, condition)
 

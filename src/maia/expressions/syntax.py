@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from maia.errors import BadInput
-from maia.events import AttributeUid, BadValue, Kind, PresentValue, checked_value, kind_of
-from maia.predicates.syntax import ALWAYS, Predicate, attributes_of, checked_size, size_of
+from maia.events import AttributeUid, BadValue, Kind, PresentValue, checked_value, is_of_event, kind_of
+from maia.predicates.syntax import ALWAYS, Exists, Predicate, atoms, attributes_of, checked_size, size_of
 
 EXPRESSION_DEPTH_MAX: Final = 8
 EXPRESSION_NODES_MAX: Final = 100
@@ -276,10 +276,10 @@ def expression_size(expression: Expression) -> int:
 
 
 def reads_of(rules: Iterable[Rule]) -> frozenset[AttributeUid]:
-    """Return the attributes that rules read, in conditions and values."""
+    """Return the attributes of an event that rules read, in conditions and values."""
     read: set[AttributeUid] = set()
     for rule in rules:
-        read |= attributes_of(rule.condition)
+        read |= {uid for uid in attributes_of(rule.condition) if is_of_event(uid)}
         if rule.value is not None:
             read |= {one.uid for one in expressions_in(rule.value) if isinstance(one, Take)}
     return frozenset(read)
@@ -324,6 +324,10 @@ def checked_rules(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     kinds: dict[AttributeUid, Kind] = {}
     for rule in rules:
         checked_size(rule.condition)
+        for atom in atoms(rule.condition):
+            if isinstance(atom, Exists) and not is_of_event(atom.uid):
+                # Withholding a statement would be an answer.
+                raise BadExpression(f"`exists({atom.uid})` asks for what may be withheld: ask for a value")
         if rule.value is not None:
             expression_size(rule.value)
             if kinds.setdefault(rule.uid, rule.value.kind) is not rule.value.kind:

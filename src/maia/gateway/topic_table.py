@@ -24,11 +24,12 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 
 from maia.bounded_map import BoundedMap
+from maia.client.entries import TOPICS_MAX, check_several
 from maia.credentials import BadName
 from maia.errors import BadInput
 from maia.events import Attribute, BadValue, Instant, Kind, Value, checked_value
 from maia.gateway.payloads import JsonPayloads, decode_map, encode_map
-from maia.predicates import ALWAYS, AllOf, Comparison, Operator, Predicate
+from maia.predicates import ALWAYS, AllOf, AnyOf, Comparison, Operator, Predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import VerifiedType
 from maia.types.definition import CONTENT_TYPE, PAYLOAD, TOPIC, checked_topic, on_topics, tree_root
@@ -86,13 +87,15 @@ def check_topic_name(topic: str) -> list[str]:
 def check_filter(text: str) -> tuple[str | None, list[str]]:
     """Return the share name (None for an ordinary one) and the levels of a topic filter."""
     group = None
+    if len(text.encode()) > TOPIC_BYTES_MAX:  # its share name included: it is kept
+        raise BadTopic("a topic filter is too long")
     if text.startswith("$share/"):
         group, slash, rest = text.removeprefix("$share/").partition("/")
         if not group or not slash or "+" in group or "#" in group:
             raise BadTopic(f"`{_shown(text)}` is no shared subscription such as `$share/group/topic`")
         text = rest
-    if not text or len(text.encode()) > TOPIC_BYTES_MAX:
-        raise BadTopic("a topic filter is empty or too long")
+    if not text:
+        raise BadTopic("a topic filter is empty")
     levels = _levels(text)
     for number, level in enumerate(levels, start=1):
         has_wildcard = "+" in level or "#" in level
@@ -387,6 +390,25 @@ class TopicTable:
         except (BadName, BadValue) as problem:
             raise BadPayload(problem.message) from problem
 
+    def on_topics(
+        self, topics: Sequence[str], payload: bytes, content_type: str | None
+    ) -> tuple[int, Columns, int]:
+        """Return the row of a message, and its event on each of some topics; they are of one row."""
+        if len(topics) == 1:
+            return *self.columns_of(topics[0], [payload], content_type), 1
+        each = dict.fromkeys(topics)
+        if not 1 <= len(each) <= TOPICS_MAX:
+            raise BadInput("INPUT-TOPICS", f"name 1 to {TOPICS_MAX} topics")
+        found = [self.columns_of(one, [payload], content_type) for one in each]
+        number = found[0][0]
+        if any(row != number for row, _ in found):
+            raise BadTopic("the topics of one publication are of one row of the table")
+        if len(found) > 1:
+            check_several(self.rows[number].event_type)
+        names = {name: None for _, columns in found for name in columns}
+        joined = {name: [columns.get(name, (None,))[0] for _, columns in found] for name in names}
+        return number, joined, len(found)
+
     def _row_of(self, topic: str) -> tuple[int, dict[str, Value]]:
         levels = check_topic_name(topic)
         for number, row in enumerate(self.rows):
@@ -400,6 +422,16 @@ class TopicTable:
         """Return what a filter wants, row by row."""
         found = (row.interest(number, wanted) for number, row in enumerate(self.rows))
         return tuple(one for one in found if one is not None)
+
+    def interests_of_any(self, filters: Sequence[Sequence[str]]) -> tuple[TopicInterest, ...]:
+        """Return what several filters want together, row by row."""
+        asked: dict[int, list[Predicate]] = {}
+        for one in (one for wanted in filters for one in self.interests(wanted)):
+            asked.setdefault(one.row, []).append(one.predicate)
+        return tuple(
+            TopicInterest(row, ALWAYS if ALWAYS in parts else AnyOf(tuple(parts)) if parts[1:] else parts[0])
+            for row, parts in sorted(asked.items())
+        )
 
 
 # ------------------------------------------------------------ values
@@ -457,7 +489,7 @@ def _from_text(text: str, attribute: Attribute) -> Value:
                 return Instant.parse(text)
     except (ValueError, KeyError, BadInput) as problem:
         raise BadPayload(
-            f"`{attribute.name}` is a {attribute.kind.value}, and `{_shown(text)}` is none"
+            f"`{attribute.name}` is of kind {attribute.kind.value}, and `{_shown(text)}` is not"
         ) from problem
 
 

@@ -28,6 +28,7 @@ from maia.canonical import BadSExpression, Limits, SExpression, read_advanced, w
 from maia.config.input_files import kind_of_file
 from maia.credentials.keys import KEY_BYTES, Principal, SigningKey, principal_from_bytes, same_secret
 from maia.errors import BadInput, BrokenCredential, Unavailable
+from maia.places import is_address
 from maia.private_files import sync_folder
 
 __all__ = [
@@ -224,6 +225,12 @@ def _refuse_access(path: Path, problem: OSError) -> NoReturn:
     if problem.errno == errno.ELOOP:
         raise BrokenCredential(
             "CREDENTIAL-KEY-FILE-EXPOSED", f"`{path}` is a symbolic link, and its maker chose the key"
+        ) from None
+    if problem.errno == errno.ENOENT and is_address(str(path)):
+        raise BadInput(
+            "INPUT-KEY-ADDRESS",
+            f"`{path}` is an address, and a secret is in a file of this machine alone, whose owner and mode "
+            "are checked: name such a file; the workers of a Spark job get keys from its driver",
         ) from None
     raise Unavailable(
         "UNAVAILABLE-KEY-FILE", f"`{path}` cannot be used: {os.strerror(problem.errno or 0).lower()}"

@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -37,16 +37,28 @@ from maia.config.settings import (
     Mismatch,
     Positive,
     PrincipalWord,
+    Text,
     from_file,
     read_tables,
 )
 from maia.credentials.appointments import ParameterKind
 from maia.credentials.keys import Principal, principal_from_expression, principal_to_expression
 from maia.errors import BadInput, MaiaError, Unavailable
-from maia.events import Kind, PresentValue, Value, checked_value
+from maia.events import (
+    SUBSCRIBER_PREFIX,
+    AttributeUid,
+    BadAttribute,
+    Kind,
+    PresentValue,
+    Value,
+    attribute_uid,
+    checked_value,
+    condition_uid,
+)
 from maia.expressions.meaning import NO_KEYS, SECRET_BYTES, Lookup, LookupTable, TransformationKeys
 from maia.keystore.key_files import read_guarded_expression, write_guarded_file
 from maia.net.observer import Records
+from maia.policy.facts import CLIENT_ADDRESS, SUBSCRIBER, VERIFIERS_OWN, WorldFunction
 
 TABLES_MAX: Final = 64
 _LOOK_S: Final = 1.0
@@ -55,18 +67,33 @@ _LOOK_S: Final = 1.0
 class LookupConfig(SourceConfig, frozen=True, kw_only=True):
     """One `[[lookups]]` table, as the operator wrote it."""
 
-    source: Literal["file", "sqlite", "postgresql"]
+    source: Literal["file", "sqlite", "postgresql", "http"]
     every_s: Positive = 60
     stale_s: Positive = 600
     issuer: PrincipalWord
     key: Kind
     value: Kind
+    of: Text | None = None
+    """Of what conditions ask it, as `world.NAME`: `client-address`, `subscriber`, `subscriber.clearance`."""
 
     def __post_init__(self) -> None:
         """Refuse words that do not fit each other."""
         super().__post_init__()
+        if self.of is not None:
+            _check_function(self.name, self.of)
         if self.columns and len(self.columns) != 2:
             raise Mismatch("columns", "names two columns: the key's and the value's")
+
+
+def _check_function(name: str, of: str) -> None:
+    if of not in (SUBSCRIBER, *VERIFIERS_OWN) and not of.startswith(SUBSCRIBER_PREFIX):
+        known = ", ".join(f"`{one}`" for one in (SUBSCRIBER, f"{SUBSCRIBER_PREFIX}NAME", CLIENT_ADDRESS))
+        raise Mismatch("of", f"is one of what is known when a right is decided: {known}")
+    try:
+        condition_uid(of)
+        attribute_uid(name)
+    except BadAttribute as problem:
+        raise Mismatch("name", f"is asked for in conditions: {problem.message}") from problem
 
 
 class ReadTable:
@@ -75,6 +102,7 @@ class ReadTable:
     def __init__(self, config: LookupConfig, clock: Callable[[], float]) -> None:
         """Begin without rows."""
         self.name, self.every_s, self._stale_s = config.name, config.every_s, config.stale_s
+        self.of, self.kind = config.of, config.value
         self._config, self._clock, source = config, clock, config.opened(clock=clock)
         assert source is not None  # noqa: S101 - a lookup has no stream
         self._source = source
@@ -163,6 +191,19 @@ def read_lookups(
     return tables
 
 
+def functions_in(tables: Mapping[bytes, Mapping[str, ReadTable]]) -> tuple[WorldFunction, ...]:
+    """Return those tables that conditions ask as functions."""
+    every = ((Principal(issuer), table) for issuer, named in tables.items() for table in named.values())
+    return tuple(
+        WorldFunction(
+            issuer, AttributeUid(table.name), AttributeUid(table.of), partial(table.find, kind=table.kind),
+            table.every_s,
+        )
+        for issuer, table in every
+        if table.of is not None
+    )  # fmt: skip
+
+
 def _refresh(table: ReadTable, records: Records | None = None) -> None:
     """Read a table if that is due; a failure leaves what was read before."""
     if not table.is_due:
@@ -176,8 +217,10 @@ def _refresh(table: ReadTable, records: Records | None = None) -> None:
 
 async def refresh_lookups(tables: Mapping[bytes, Mapping[str, ReadTable]], records: Records) -> None:
     """Read the tables for which that is due, beside whatever else runs."""
-    for table in (one for named in tables.values() for one in named.values()):
-        await asyncio.to_thread(_refresh, table, records)
+    # One that is slow keeps no other waiting.
+    await asyncio.gather(
+        *(asyncio.to_thread(_refresh, one, records) for named in tables.values() for one in named.values())
+    )
 
 
 async def keep_lookups_fresh(tables: Mapping[bytes, Mapping[str, ReadTable]], records: Records) -> None:

@@ -24,6 +24,7 @@ from maia.api import endpoints
 from maia.api.client import DomainClient
 from maia.api.requests import ActivationBody, EnrolBody, QuoteBody
 from maia.api.responses import AttestedAnswer, NonceAnswer
+from maia.credentials.attestation import DYNAMIC_PCRS
 from maia.errors import BadInput, MaiaError, Unavailable
 
 BOOT_LOG: Final = Path("/sys/kernel/security/tpm0/binary_bios_measurements")
@@ -90,25 +91,32 @@ def enrol(client: DomainClient, tpm: Tpm, intermediates: Sequence[bytes] = ()) -
     client.ask(endpoints.ACTIVATE_TPM, ActivationBody(tpm.activate(given.credential)))
 
 
-def prove_boot(client: DomainClient, tpm: Tpm, intermediates: Sequence[bytes] = ()) -> AttestedAnswer:
-    """Prove the caller's boot to its provider; enrol the TPM first if the provider does not know it."""
+def prove_boot(
+    client: DomainClient, tpm: Tpm, intermediates: Sequence[bytes] = (), scan: bytes = b""
+) -> AttestedAnswer:
+    """Prove the caller's boot to its provider; enrol the TPM first if the provider does not know it.
+
+    `scan` is what a scanner found, which was launched by a dynamic root of trust and has measured it.
+    """
     tpm.attestation_key  # noqa: B018 - a key that is made now has to be enrolled
     try:
-        return _show_quote(client, tpm, client.ask(endpoints.TPM_NONCE))
+        return _show_quote(client, tpm, client.ask(endpoints.TPM_NONCE), scan)
     except MaiaError as problem:
         # A quote by a key that is not enrolled: the folder is new, or the TPM is.
         if problem.code not in {"REFUSED-TPM-NOT-ENROLLED", "CREDENTIAL-TPM-QUOTE"}:
             raise
     enrol(client, tpm, intermediates)
-    return _show_quote(client, tpm, client.ask(endpoints.TPM_NONCE))
+    return _show_quote(client, tpm, client.ask(endpoints.TPM_NONCE), scan)
 
 
-def _show_quote(client: DomainClient, tpm: Tpm, given: NonceAnswer) -> AttestedAnswer:
+def _show_quote(client: DomainClient, tpm: Tpm, given: NonceAnswer, scan: bytes) -> AttestedAnswer:
     pcrs = tuple(given.pcrs)
     quoted, signature = tpm.quote(bytes.fromhex(given.nonce), pcrs)
     log = tpm.log()
-    values = {} if log else {str(pcr): value.hex() for pcr, value in tpm.registers(pcrs).items()}
-    return client.ask(endpoints.TPM_QUOTE, QuoteBody(quoted, signature, log, values))
+    # The event log explains a static boot, and no launch after it.
+    unexplained = tuple(pcr for pcr in pcrs if not log or pcr in DYNAMIC_PCRS)
+    values = {str(pcr): one.hex() for pcr, one in tpm.registers(unexplained).items()} if unexplained else {}
+    return client.ask(endpoints.TPM_QUOTE, QuoteBody(quoted, signature, log, values, scan))
 
 
 # ------------------------------------------------------------ tpm2-tools

@@ -48,6 +48,7 @@ NOTE: Final = "wallet.json"
 FILES_MAX: Final = 10_000
 FILE_BYTES_MAX: Final = 4 << 20
 _OURS: Final = re.compile(r"[0-9a-f]{64}\.(cert|appointment|statement|type)")
+_PUSHED: Final = "pushed-"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _Read = TypeVar("_Read")
 
@@ -235,6 +236,31 @@ class WalletFolder:
             raise Unavailable(
                 "UNAVAILABLE-WALLET", f"`{self.folder}` cannot be written: {problem.strerror}"
             ) from problem
+
+
+def keep_pushed(folder: Path, certificates: Iterable[SignedCertificate], now: Instant) -> int:
+    """Keep certificates that an issuer has pushed in a folder of certificates; return how many were new.
+
+    Those that were pushed before and have expired go.
+    """
+    try:
+        make_private_folder(folder)
+        new = 0
+        for one in certificates:
+            name = f"{one.id.hex()}.cert"
+            if not (folder / name).exists() and not (folder / f"{_PUSHED}{name}").exists():
+                replace_file(folder / f"{_PUSHED}{name}", certificate_to_text(one).encode())
+                new += 1
+        for file in folder.glob(f"{_PUSHED}*.cert"):
+            with suppress(MaiaError, FileNotFoundError, UnicodeDecodeError):
+                end = certificate_from_text(_contents(file).decode()).certificate.validity.not_after
+                if end is not None and end < now:
+                    file.unlink()
+    except OSError as problem:
+        raise Unavailable(
+            "UNAVAILABLE-WALLET", f"`{folder}` cannot be written: {problem.strerror}"
+        ) from problem
+    return new
 
 
 def to_show(kept: KeptWallet, *, domain: Principal) -> tuple[SignedAppointment, ...]:

@@ -5,6 +5,11 @@ anything is sent, so a broker that is killed has delivered nothing that is not o
 disk follows within a second. What was being written when the process ended was not sent,
 and is cut off at the next start.
 
+The tasks of a job that reads a log write parts: one whole file each, under a name that is made of what it
+says, so that a task that runs twice writes one. They are with the operating system before the rows are
+handed out, too. The process that started the job chains them (`chain_parts`); until then they count, and
+`maia ledger verify` says how many there are.
+
 A file begins with a mark, how many entries are in the files before it, and the check of the last of
 them. Then entries: their length in four bytes, their bytes, their check in 32.
 """
@@ -13,10 +18,15 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self, TypeAlias
+from uuid import uuid4
 
 from maia.errors import BadInput, Unavailable
 from maia.ledger.records import (
@@ -24,13 +34,25 @@ from maia.ledger.records import (
     ENTRY_BYTES_MAX,
     Disclosure,
     LedgerReader,
+    LedgerRecord,
+    Part,
     check_after,
     records_from_bytes,
+    records_to_bytes,
 )
-from maia.private_files import exposure, make_private_folder, sync_folder
+from maia.places import AlreadyThere, Place, place_of
+from maia.private_files import create_private, exposure, make_private_folder, sync_folder
 from maia.wire.effects import Disclose
 
+LedgerFolder: TypeAlias = Path | Place
+"""A folder, or, of a ledger of reads, an object store; made by `ledger_at`."""
 SUFFIX: Final = ".ledger"
+_PARTS: Final = "reads"
+_PART_NAME: Final = re.compile(rf"{_PARTS}/[0-9a-z-]{{1,128}}/[0-9a-f]{{64}}\.part", re.ASCII)
+_PARTS_AT_ONCE: Final = 4096
+"""Parts that one entry names."""
+_AT_A_TIME: Final = 16
+"""Parts that are read at a time."""
 _MARK: Final = b"\x89maiaD\r\n\x01"
 _COUNT_BYTES: Final = 8
 _HEADER_BYTES: Final = len(_MARK) + _COUNT_BYTES + CHECK_BYTES
@@ -67,12 +89,12 @@ class LedgerFiles:
             if exposed is not None:
                 raise LedgerUnavailable(f"no ledger can be kept: {exposed}")
             if files := _files(folder):
-                _cut_off_unfinished(files[-1])
+                _cut_off_unfinished(folder / files[-1])
             files = _files(folder)  # the last one is gone if not even its header was whole
-            self.head = _last_head(files)
+            self.head = _last_head(folder, files)
         except OSError as problem:
             raise _unavailable(folder, problem) from problem
-        self._number = int(files[-1].stem) if files else 0
+        self._number = int(files[-1].removesuffix(SUFFIX)) if files else 0
         self._file: int | None = None
         self._is_synced = True
 
@@ -122,7 +144,8 @@ class LedgerFiles:
     def closed(self) -> list[Path]:
         """Return the files to which nothing is added any more; each start begins another one."""
         number = self._number if self._file is None else self._number - 1
-        return [path for path in _files(self._folder) if int(path.stem) <= number]
+        files = (self._folder / name for name in _files(self._folder))
+        return [path for path in files if int(path.stem) <= number]
 
     def _begin_file(self) -> None:
         self.close()
@@ -140,10 +163,132 @@ class LedgerFiles:
         self._file, self._number = file, self._number + 1
 
 
-def read_ledger(folder: Path, reader: LedgerReader) -> Iterator[Disclosure]:
+# ------------------------------------------------------------ parts, which tasks write
+
+
+def ledger_at(given: str | os.PathLike[str]) -> LedgerFolder:
+    """Return where a ledger of reads is: a folder of this machine, or a place in an object store."""
+    place = place_of(given)
+    return place if place.local is None else place.local
+
+
+def write_part(ledger: LedgerFolder, read: str, records: Sequence[LedgerRecord], timeless: bytes) -> None:
+    """Write what a task of a read has shown, unless another attempt at it has.
+
+    `timeless` are the same records as bytes, without the moments at which they were written.
+    """
+    name = f"{_PARTS}/{read}/{sha256(timeless).hexdigest()}.part"
+    if isinstance(ledger, Place):
+        with suppress(AlreadyThere):
+            ledger.create(name, records_to_bytes(records))
+        return
+    path = ledger / name
+    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        if path.exists():
+            return
+        make_private_folder(path.parent)
+        # Not waited for until it is on the disk, as no delivery of a broker is.
+        with create_private(beside) as file:
+            file.write(records_to_bytes(records))
+        with suppress(FileExistsError):
+            os.link(beside, path)
+        beside.unlink()
+    except OSError as problem:
+        raise _unavailable(ledger, problem) from problem
+
+
+def chain_parts(ledger: LedgerFolder) -> int:
+    """Name every part in the chain that is in no entry yet; return how many these were.
+
+    Several processes may do so at a time: each file of the chain is made whole, by one of them.
+    """
+    count = 0
+    while waiting := unchained_parts(ledger)[:_PARTS_AT_ONCE]:
+        with ThreadPoolExecutor(_AT_A_TIME) as pool:
+            checks = list(pool.map(lambda name: sha256(_read(ledger, name)).digest(), waiting))
+        entry = records_to_bytes([Part(*one) for one in zip(waiting, checks, strict=True)])
+        with suppress(AlreadyThere):
+            _add_file(ledger, entry)
+            count += len(waiting)
+    return count
+
+
+def _add_file(ledger: LedgerFolder, entry: bytes) -> None:
+    """Add one file with one entry to a chain; raise if another process has added one meanwhile."""
+    if isinstance(ledger, Path):
+        make_private_folder(ledger)
+        if (exposed := exposure(ledger)) is not None:
+            raise LedgerUnavailable(f"no ledger can be kept: {exposed}")
+        if files := _files(ledger):
+            _cut_off_unfinished(ledger / files[-1])
+    files = _files(ledger)
+    head = _last_head(ledger, files)
+    number = int(files[-1].removesuffix(SUFFIX)) + 1 if files else 1
+    whole = _header(head) + len(entry).to_bytes(_LENGTH_BYTES, "big") + entry + check_after(head.check, entry)
+    place_of(str(ledger)).create(f"{number:08d}{SUFFIX}", whole)
+
+
+def unchained_parts(ledger: LedgerFolder) -> list[str]:
+    """Return the parts that tasks wrote and the chain does not name: of jobs that run, or were killed."""
+    if isinstance(ledger, Path):
+        found = {path.relative_to(ledger).as_posix() for path in (ledger / _PARTS).glob("*/*.part")}
+    else:
+        found = {one.path for one in ledger.listed(_PARTS, is_deep=True) if _PART_NAME.fullmatch(one.path)}
+    if found:
+        for _head, entry in _entries(ledger, _files(ledger)):
+            found.difference_update(one.name for one in records_from_bytes(entry) if isinstance(one, Part))
+    return sorted(found)
+
+
+def _read(ledger: LedgerFolder, name: str) -> bytes:
+    with _opened(ledger, name) as file:
+        data: bytes = file.read(ENTRY_BYTES_MAX + 1)
+        return data
+
+
+# Any: Arrow's files have no type.
+def _opened(ledger: LedgerFolder, name: str) -> Any:
+    return (ledger / name).open("rb") if isinstance(ledger, Path) else ledger.open(name)
+
+
+def _told(
+    folder: LedgerFolder, records: Iterable[LedgerRecord], reader: LedgerReader
+) -> Iterator[Disclosure]:
+    """Yield what records say, those in parts included."""
+    for record in records:
+        if isinstance(record, Part):
+            yield from _told_in_part(folder, record.name, record.check)
+        else:
+            yield from reader.read([record])
+
+
+def _told_in_part(folder: LedgerFolder, name: str, check: bytes | None = None) -> Iterator[Disclosure]:
+    if _PART_NAME.fullmatch(name) is None:
+        raise BadInput("INPUT-LEDGER", "a part has a name that no reader gives it")
+    try:
+        data = _read(folder, name)
+    except OSError as problem:
+        raise BadInput("INPUT-LEDGER", f"`{name}` cannot be read: {problem.strerror}") from problem
+    if check is not None and sha256(data).digest() != check:
+        raise BadInput("INPUT-LEDGER", f"`{name}` is not as it was written")
+    yield from LedgerReader().read(records_from_bytes(data))
+
+
+def _all_told(folder: LedgerFolder, files: Sequence[str], reader: LedgerReader) -> Iterator[Disclosure]:
+    """Yield what a ledger says: the chain, and then the parts that are not in it yet."""
+    for _head, entry in _entries(folder, files):
+        yield from _told(folder, records_from_bytes(entry), reader)
+    for name in unchained_parts(folder):
+        yield from _told_in_part(folder, name)
+
+
+# ------------------------------------------------------------ reading
+
+
+def read_ledger(folder: LedgerFolder, reader: LedgerReader) -> Iterator[Disclosure]:
     """Yield as `disclosures_in`; the `reader` knows afterwards what recipients may read by themselves."""
-    for _head, entry in _entries(_begun(folder)):
-        yield from reader.read(records_from_bytes(entry))
+    yield from _all_told(folder, _begun(folder), reader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,33 +299,39 @@ class LedgerVerification:
     deliveries: int
     earlier: LedgerHead | None
     """Where the head is that was looked for, if it is in the ledger."""
+    unchained: int = 0
+    """Parts that no entry names yet; what they say is among the deliveries."""
 
 
-def verify_ledger(folder: Path, earlier: bytes | None = None) -> LedgerVerification:
+def verify_ledger(folder: LedgerFolder, earlier: bytes | None = None) -> LedgerVerification:
     """Read every entry and compare every check, and look for an `earlier` head; raise if a check is wrong."""
     last, deliveries, reader = LedgerHead(0, _NOTHING_BEFORE), 0, LedgerReader()
     found = last if earlier == last.check else None
-    for head, entry in _entries(_begun(folder) if earlier is None else _files(folder)):
-        last, deliveries = head, deliveries + sum(1 for _ in reader.read(records_from_bytes(entry)))
+    for head, entry in _entries(folder, _begun(folder) if earlier is None else _files(folder)):
+        last, deliveries = head, deliveries + _count(_told(folder, records_from_bytes(entry), reader))
         if head.check == earlier:
             found = head
-    return LedgerVerification(last, deliveries, found)
+    waiting = unchained_parts(folder)
+    deliveries += sum(_count(_told_in_part(folder, name)) for name in waiting)
+    return LedgerVerification(last, deliveries, found, len(waiting))
 
 
-def missing_heads(folder: Path, stated: Iterable[LedgerHead]) -> list[LedgerHead]:
+def _count(found: Iterable[Disclosure]) -> int:
+    return sum(1 for _ in found)
+
+
+def missing_heads(folder: LedgerFolder, stated: Iterable[LedgerHead]) -> list[LedgerHead]:
     """Return the heads that a ledger once had and does not lead through: it was cut or written anew."""
     waiting = set(stated)
     waiting.discard(LedgerHead(0, _NOTHING_BEFORE))
-    for head, _entry in _entries(_files(folder)):
+    for head, _entry in _entries(folder, _files(folder)):
         waiting.discard(head)
     return sorted(waiting, key=lambda one: one.entries)
 
 
-def disclosures_in(folder: Path) -> Iterator[Disclosure]:
+def disclosures_in(folder: LedgerFolder) -> Iterator[Disclosure]:
     """Yield everything that was delivered, in order, one for each recipient; verified as it is read."""
-    reader = LedgerReader()
-    for _head, entry in _entries(_files(folder)):
-        yield from reader.read(records_from_bytes(entry))
+    yield from _all_told(folder, _files(folder), LedgerReader())
 
 
 def disclosures_of(path: Path) -> Iterator[Disclosure]:
@@ -188,20 +339,25 @@ def disclosures_of(path: Path) -> Iterator[Disclosure]:
     reader = LedgerReader()
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
-    for _head, entry in _entries([path], _head_before(header)):
-        yield from reader.read(records_from_bytes(entry))
+    for _head, entry in _entries(path.parent, [path.name], _head_before(header)):
+        yield from _told(path.parent, records_from_bytes(entry), reader)
 
 
-def _files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
+def _files(folder: LedgerFolder) -> list[str]:
+    """Return the names of the files of a chain, in order."""
+    if isinstance(folder, Place):
+        names = [one.name for one in folder.listed()]
+    elif folder.is_dir():
+        names = [path.name for path in folder.glob(f"*{SUFFIX}")]
+    else:
         raise BadInput("INPUT-LEDGER", f"there is no ledger in `{folder}`")
-    return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.stem.isdecimal())
+    return sorted(one for one in names if one.endswith(SUFFIX) and one.removesuffix(SUFFIX).isdecimal())
 
 
-def _begun(folder: Path) -> list[Path]:
+def _begun(folder: LedgerFolder) -> list[str]:
     """Return the files of a ledger with at least one: an account of nothing is not one that is whole."""
     files = _files(folder)
-    if not files:
+    if not files and not unchained_parts(folder):
         raise BadInput(
             "INPUT-LEDGER",
             f"there is no ledger in `{folder}`: it has no `*{SUFFIX}` file, which a broker with "
@@ -210,34 +366,34 @@ def _begun(folder: Path) -> list[Path]:
     return files
 
 
-def _entries(files: Sequence[Path], head: LedgerHead | None = None) -> Iterator[tuple[LedgerHead, bytes]]:
+def _entries(
+    folder: LedgerFolder, files: Sequence[str], head: LedgerHead | None = None
+) -> Iterator[tuple[LedgerHead, bytes]]:
     """Yield the entries of files that follow `head`, each with the head that it makes."""
     head = head or LedgerHead(0, _NOTHING_BEFORE)
-    for path in files:
-        with path.open("rb") as file:
+    for name in files:
+        with _opened(folder, name) as file:
             header, expected = file.read(_HEADER_BYTES), _header(head)
             if header != expected:
-                if path == files[-1] and expected.startswith(header):
+                if name == files[-1] and expected.startswith(header):
                     return  # its writer is at work, or was killed before it wrote anything
                 raise BadInput(
                     "INPUT-LEDGER",
-                    f"`{path.name}` does not follow the file before it: a part is missing or new",
+                    f"`{name}` does not follow the file before it: a part is missing or new",
                 )
             while length := file.read(_LENGTH_BYTES):
                 size = int.from_bytes(length, "big")
                 if size > ENTRY_BYTES_MAX:
-                    raise BadInput("INPUT-LEDGER", f"entry {head.entries + 1}, in `{path.name}`, is too long")
+                    raise BadInput("INPUT-LEDGER", f"entry {head.entries + 1}, in `{name}`, is too long")
                 entry, check = file.read(size), file.read(CHECK_BYTES)
                 if len(check) < CHECK_BYTES:
-                    if path != files[-1]:
-                        raise BadInput(
-                            "INPUT-LEDGER", f"`{path.name}` was cut off after entry {head.entries}"
-                        )
+                    if name != files[-1]:
+                        raise BadInput("INPUT-LEDGER", f"`{name}` was cut off after entry {head.entries}")
                     return  # its writer is at work, or was killed before it sent this
                 head = LedgerHead(head.entries + 1, check_after(head.check, entry))
                 if check != head.check:
                     raise BadInput(
-                        "INPUT-LEDGER", f"entry {head.entries}, in `{path.name}`, is not as it was written"
+                        "INPUT-LEDGER", f"entry {head.entries}, in `{name}`, is not as it was written"
                     )
                 yield head, entry
 
@@ -260,12 +416,12 @@ def _head_before(header: bytes) -> LedgerHead:
     return LedgerHead(int.from_bytes(count, "big"), check)
 
 
-def _last_head(files: Sequence[Path]) -> LedgerHead:
+def _last_head(folder: LedgerFolder, files: Sequence[str]) -> LedgerHead:
     if not files:
         return LedgerHead(0, _NOTHING_BEFORE)
-    with files[-1].open("rb") as file:
+    with _opened(folder, files[-1]) as file:
         head = _head_before(file.read(_HEADER_BYTES))
-    for found, _entry in _entries(files[-1:], head):
+    for found, _entry in _entries(folder, files[-1:], head):
         head = found
     return head
 

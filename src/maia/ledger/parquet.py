@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maia.ledger.files import disclosures_in, disclosures_of
+from maia.ledger.files import LedgerFolder, disclosures_in, disclosures_of
 from maia.ledger.records import Disclosure
 from maia.private_files import create_private, make_private_folder
 
@@ -42,7 +42,7 @@ SCHEMA: Final = pa.schema(
 _AT_ONCE: Final = 65_536
 
 
-def export_ledger(folder: Path, out: Path) -> int:
+def export_ledger(folder: LedgerFolder, out: Path) -> int:
     """Write all deliveries of a ledger to one Parquet file; return how many rows it has."""
     return _written(_rows(disclosures_in(folder)), out)
 

@@ -8,6 +8,9 @@ together (`Audience`), which attributes (`Shown`). Numbers count from one again 
 
     Begin  Ground 1  Audience 1 = [1]  Shown 1 = [3265, 3266]  Disclosed(audience 1, shown 1, rows 0-255)  ...
 
+Where a read is spread over many processes, each task writes records as a part, a file of its own, and the
+chain names the parts and their checks (`Part`).
+
 Entries are chained: the check of each covers the check of the one before. An entry that was
 edited, taken out or moved is found by everyone who has the files. To find that the last entries
 are missing, somebody has to know a later check (`maia ledger head`).
@@ -97,7 +100,7 @@ class Summarised(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """From now on recipients read a table by themselves: what they read of it is not on record."""
+    """From now on recipients read a table by themselves; what they read, each `TableRead` says."""
 
     at: int
     audience: int
@@ -128,8 +131,42 @@ class DisclosedEvents(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """Pairs: the number of the first frame, and how many follow it."""
 
 
+class TableRead(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """A recipient has read a table by itself."""
+
+    at: int
+    recipient: bytes
+    source: str
+    role: str
+    """The database role whose session it was."""
+    number: int
+    """Reads of one source are counted; 0 for some whose transactions had not committed at that moment."""
+    reads: int
+    rows: int
+    """How many rows its View showed it; its own conditions may have left some of them out."""
+    ids: tuple[str, ...] | None = None
+    """Which rows, where the owner of the table demands that."""
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """What one of many tasks has written, in a file of its own beside the chain; its numbers are its own."""
+
+    name: str
+    check: bytes
+
+
 LedgerRecord: TypeAlias = (
-    Begin | Ground | Audience | Shown | Disclosed | Summarised | Opened | Closed | DisclosedEvents
+    Begin
+    | Ground
+    | Audience
+    | Shown
+    | Disclosed
+    | Summarised
+    | Opened
+    | Closed
+    | DisclosedEvents
+    | TableRead
+    | Part
 )
 
 _DECODER: Final = msgspec.msgpack.Decoder(list[LedgerRecord])
@@ -229,6 +266,8 @@ class LedgerReader:
 
     standing: list[StandingDisclosure] = field(default_factory=list)
     """What recipients may, or might, read by themselves, in the order in which it was opened."""
+    reads: dict[tuple[object, ...], TableRead] = field(default_factory=dict)
+    """What recipients have read by themselves; a read that a crash had written twice is there once."""
 
     _begin: Begin | None = None
     _grounds: dict[int, Ground] = field(default_factory=dict)
@@ -260,6 +299,9 @@ class LedgerReader:
                     self._open(record)
                 case Closed():
                     self._close(record.recipient, record.source, Instant(record.at))
+                case TableRead():
+                    about = record.at, record.recipient, record.source, record.number
+                    self.reads[about] = record
                 case Disclosed():
                     yield from self._disclosures(record)
                 case DisclosedEvents():

@@ -38,6 +38,8 @@ _LET_IN: Final = "maia.let_in"
 CONNECTIONS_MAX: Final = 256
 STRANGERS_MAX: Final = 192
 """Connections at one time whose caller is not known, those between two calls among them."""
+STRANGERS_BYTES_MAX: Final = 32 << 20
+"""What all of these may have sent, in calls that are not answered yet."""
 HALF_OPEN_MAX: Final = 128
 """Connections at one time that have not ended the handshake of TLS."""
 HANDSHAKE_S: Final = 10.0
@@ -45,6 +47,8 @@ HEAD_BYTES_MAX: Final = 96 << 10
 HEAD_S: Final = 10.0
 """How long the head of a request, and its body where the caller is not known, may take to arrive."""
 READ_S: Final = 30.0
+CLOSE_S: Final = 5.0
+"""How long a caller may take to read its last bytes, and to end TLS."""
 _KEEP_ALIVE_S: Final = 30
 _GRACE_S: Final = 5
 _ACCEPT_PAUSE_S: Final = 0.1
@@ -66,14 +70,40 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Strangers(Places["_ImpatientProtocol"]):
+    """Connections whose caller is not known, and what they have sent."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self._bytes = 0
+
+    @property
+    def is_overfull(self) -> bool:
+        return super().is_overfull or self._bytes > STRANGERS_BYTES_MAX
+
+    def receive(self, one: _ImpatientProtocol, size: int) -> None:
+        """Take note of bytes."""
+        one.sent += size
+        self._bytes += size
+
+    def leave(self, one: _ImpatientProtocol) -> None:
+        self._bytes -= one.sent
+        one.sent = 0
+        super().leave(one)
+
+
 class _ImpatientProtocol(H11Protocol):
     """A connection that is closed if a request, or the reader of an answer, keeps us waiting."""
 
     _request: asyncio.TimerHandle | None = None
     _reader: asyncio.TimerHandle | None = None
     _is_known = False
+    sent = 0
+    """Bytes since it is a stranger's."""
 
-    def __init__(self, server: uvicorn.Server, strangers: Places[_ImpatientProtocol]) -> None:
+    def __init__(self, server: uvicorn.Server, strangers: _Strangers) -> None:
         """Serve for a server; `strangers` are its connections whose caller is not known."""
         super().__init__(server.config, server.server_state, server.lifespan.state)
         self._strangers = strangers
@@ -83,6 +113,9 @@ class _ImpatientProtocol(H11Protocol):
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         leaf = None if tls is None else tls.getpeercert(binary_form=True)
+        if tls is None:
+            # A reader has `READ_S` for whatever waits: without TLS, a close would wait for ever (A116).
+            transport.set_write_buffer_limits(0)
         app: ASGIApp = self.app
 
         async def of_connection(scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,8 +129,11 @@ class _ImpatientProtocol(H11Protocol):
         """Take a place among the strangers, for which another one may have to go."""
         self._strangers.leave(self)  # it is the youngest again
         self._strangers.take(self, self.client[0] if self.client else None)
-        waits = self._strangers.next_to_go() if self._strangers.is_overfull else None
-        if waits is not None:
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """End connections until no more strangers are there, and have sent, than may."""
+        while self._strangers.is_overfull and (waits := self._strangers.next_to_go()) is not None:
             self._strangers.leave(waits)
             waits.transport.abort()
 
@@ -123,6 +159,9 @@ class _ImpatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Wait no longer for a request that is there; begin to wait for one that has begun."""
+        if not self._is_known:
+            self._strangers.receive(self, len(data))
+            self._make_room()
         super().data_received(data)
         if self.conn.their_state is h11.SEND_BODY:
             self._await_request(not self._is_known)
@@ -200,7 +239,7 @@ class _Door:
     ) -> None:
         # The key never lies in a file for uvicorn to read, so the context is made here.
         self._server, self._context, self._doorman = server, context, doorman
-        self._strangers: Places[_ImpatientProtocol] = Places(strangers)
+        self._strangers = _Strangers(strangers)
         self._half_open: Places[asyncio.Task[None]] = Places(HALF_OPEN_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -247,6 +286,7 @@ class _Door:
                 connection,
                 ssl=self._context,
                 ssl_handshake_timeout=None if self._context is None else HANDSHAKE_S,
+                ssl_shutdown_timeout=None if self._context is None else CLOSE_S,
             )
 
 

@@ -36,9 +36,9 @@ from maia.sessions.admission import Places
 DOOR_FILE: Final = "status.door"
 """The file in the data folder that says where the endpoint listens, and with which token to ask."""
 
-_REQUEST_BYTES_MAX: Final = 8192
-_REQUEST_S: Final = 5.0
-_CONNECTIONS_MAX: Final = 32
+REQUEST_BYTES_MAX: Final = 8192
+REQUEST_S: Final = 5.0
+CONNECTIONS_MAX: Final = 32
 _TOKEN_BYTES: Final = 32
 _NAMES_OF_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -94,7 +94,7 @@ class StatusEndpoint:
         self._source = source
         self._token = None if token is None else token.encode()
         self._server: asyncio.Server | None = None
-        self._asking: Places[asyncio.Task[None]] = Places(_CONNECTIONS_MAX)
+        self._asking: Places[asyncio.Task[None]] = Places(CONNECTIONS_MAX)
 
     async def start(self, listen: str) -> str:
         """Listen, and return the address with the port that was taken."""
@@ -105,7 +105,7 @@ class StatusEndpoint:
                 f"`{listen}` can be reached from other machines; use 127.0.0.1 or [::1]",
             )
         self._server = await asyncio.start_server(
-            self._serve, host, port, limit=_REQUEST_BYTES_MAX, backlog=_CONNECTIONS_MAX
+            self._serve, host, port, limit=REQUEST_BYTES_MAX, backlog=CONNECTIONS_MAX
         )
         taken = self._server.sockets[0].getsockname()
         return f"[{taken[0]}]:{taken[1]}" if ":" in taken[0] else f"{taken[0]}:{taken[1]}"
@@ -125,8 +125,9 @@ class StatusEndpoint:
         if oldest is not None:  # connections that say nothing keep no reader out (A88)
             self._asking.leave(oldest)
             oldest.cancel()
+        writer.transport.set_write_buffer_limits(0)  # an answer is read in time, to its last byte
         try:
-            async with asyncio.timeout(_REQUEST_S):
+            async with asyncio.timeout(REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._answer(head))
                 await writer.drain()
@@ -134,6 +135,8 @@ class StatusEndpoint:
             pass  # too slow, too long or gone: such a peer gets no answer
         finally:
             self._asking.leave(task)
+            if writer.transport.get_write_buffer_size():  # a close would wait for the reader (A116)
+                writer.transport.abort()
             writer.close()
 
     def _answer(self, head: bytes) -> bytes:

@@ -111,6 +111,9 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_log_bytes": "bytes of the event log on disk",
         "maia_log_waiting_bytes": "bytes that wait to be written to it",
         "maia_log_is_full": "1 while the disk of the event log has no room",
+        "maia_log_place_upto": "position up to which the log is safe in its place",
+        "maia_log_place_behind": "recorded frames that are not in the place of the log yet",
+        "maia_log_place_failed": "1 while nothing can be put into the place of the log",
     },
     "Domain servers": {
         "maia_members": "connected members of key groups",
@@ -127,6 +130,12 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_postgres_ready": "1 while every store and release works",
         "maia_postgres_events_stored_total": "events that were stored in tables",
         "maia_postgres_rows_released_total": "rows that were published",
+    },
+    "Continuous applications": {
+        "maia_pipeline_batches_total": "batches that a continuous application has ended since it was started",
+        "maia_pipeline_events_total": "events that were in them",
+        "maia_pipeline_batch_seconds": "how long the last of them took",
+        "maia_pipeline_state_rows": "rows that the application has to remember for later batches",
     },
 }
 """What each metric says, by the kind of server that has it."""

@@ -137,7 +137,7 @@ def ended_by_leaving(ours: Joiner) -> tuple[str, ...]:
     is_own, invited = ours.network.owner == ours.principal, len(ours.invited())
     return (
         *([f"what was granted there ({', '.join(others)})"] if others and not is_own else []),
-        *([f"the membership of {invited} that `{ours.name}` invited"] if invited else []),
+        *([f"each membership by an invitation of `{ours.name}` ({invited})"] if invited else []),
         *([] if is_own else ["the connection to its brokers"]),
     )
 
@@ -161,8 +161,9 @@ def try_settings(ours: Joiner, about: Collection[str] = ()) -> tuple[str, ...]:
             verify_definition(one, at=now, network=network)
         except InstallNotGranted:
             notes.append(
-                f"`{one.definition.name.name}` cannot be used in `{network.name}`: it holds no right "
-                "to be installed there, which an invitation of its owner brings"
+                f"`{one.definition.name.name}` of `{one.definition.name.owner}` cannot be used in "
+                f"`{network.name}`: it holds no right to be installed there; have its owner join "
+                f"`{network.name}` and grant again, which brings it"
             )
         except MaiaError:
             continue  # a later version that is not compared here, or a quorum's

@@ -42,7 +42,7 @@ CERTIFICATES_MAX: Final = 128
 HELD_MAX: Final = 256
 HELD_BYTES_MAX: Final = 256 << 10
 """How much an organisation holds at most: brokers read no more than twice that before they know a peer."""
-_NETWORK_ACTIONS: Final = (Action.CONNECT, Action.INSTALL)
+_NETWORK_ACTIONS: Final = (Action.CONNECT, Action.INSTALL, Action.SERVE)
 _TYPE_ACTIONS: Final = tuple(one for one in Action if one not in _NETWORK_ACTIONS)
 
 _Type = tuple[Owner, str]

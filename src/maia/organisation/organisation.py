@@ -42,6 +42,7 @@ from maia.config.input_files import (
 from maia.config.settings import (
     Address,
     Addresses,
+    PlaceWord,
     Positive,
     PrincipalWord,
     Text,
@@ -63,6 +64,7 @@ from maia.credentials import (
     certificate_to_text,
 )
 from maia.credentials.names import NamePattern
+from maia.credentials.x509_names import VerifiedX509Subject
 from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import SECOND, Attribute, BadAttribute, Instant, Kind, attribute_uid
 from maia.keystore.key_files import (
@@ -263,7 +265,7 @@ class Organisation:
             brokers=(self._settings.broker,),
             server=self._settings.server,
             domain=PrincipalWord(str(self.principal)),
-            log=self.folder / "log",
+            log=PlaceWord(self.folder / "log"),
         )
         return Profile(self.name, self.folder, settings)
 
@@ -326,12 +328,19 @@ class Organisation:
     # -------------------------------------------------------- types
 
     def define(
-        self, name: str, *attributes: str, sealed: bool = False, level: str = "attribute", **kinds: str
+        self,
+        name: str,
+        *attributes: str,
+        sealed: bool = False,
+        level: str = "attribute",
+        signed: bool = True,
+        **kinds: str,
     ) -> SignedDefinition:
         """Define an event type: `define("LabResult", patient="string", value="int", sealed=True)`.
 
         Attributes may also be written as `"patient:string"`. The events of a sealed type travel as
-        ciphertext, each attribute under keys of its own unless the `level` is `event`.
+        ciphertext, each attribute under keys of its own unless the `level` is `event`. Those of
+        any other type travel signed, unless `signed` is off.
         """
         shape = tuple(
             [_attribute(*words.partition(":")[::2]) for words in attributes]
@@ -339,10 +348,16 @@ class Organisation:
         )
         if not shape:
             raise BadAttribute(f"`{name[:64]}` has no attributes: say `name:kind`, as in `patient:string`")
-        return self.define_shape(name, shape, sealed=sealed, level=level)
+        return self.define_shape(name, shape, sealed=sealed, level=level, signed=signed and not sealed)
 
     def define_shape(
-        self, name: str, shape: tuple[Attribute, ...], *, sealed: bool = False, level: str = "attribute"
+        self,
+        name: str,
+        shape: tuple[Attribute, ...],
+        *,
+        sealed: bool = False,
+        level: str = "attribute",
+        signed: bool = False,
     ) -> SignedDefinition:
         """Define an event type, or a tree of topics, whose attributes are known."""
         sealing = None
@@ -350,21 +365,28 @@ class Organisation:
             sealing = Sealing(SealingLevel(level), self.principal, (self._settings.keys,))
         type_name = TypeName(self.principal, name, FIRST_VERSION)
         key = self._key()
-        signed = sign_definition(TypeDefinition(type_name, None, shape, self.installing(), sealing), key)
-        self.keep_definition(signed, is_new=True)
-        return signed
+        written = TypeDefinition(type_name, None, shape, self.installing(), sealing, signed=signed)
+        made = sign_definition(written, key)
+        self.keep_definition(made, is_new=True)
+        if signed:
+            self._let_broker(type_name, Action.PUBLISH, self._signing())  # without it, it signs nothing
+        return made
 
-    def change(self, old: TypeDefinition, changes: Sequence[Change]) -> SignedDefinition:
+    def change(
+        self, old: TypeDefinition, changes: Sequence[Change], *, signed: bool = False
+    ) -> SignedDefinition:
         """Make the next version of a type of the organisation; participants fetch it from its server."""
         new = next_version(
             old, changes, version=uuid4(), credentials=self.installing(), sealing=old.sealing,
-            extends=old.extends,
+            extends=old.extends, signed=signed,
         )  # fmt: skip
-        signed = sign_definition(new, self._key())
-        self.keep_definition(signed)
+        made = sign_definition(new, self._key())
+        self.keep_definition(made)
+        if new.signed:
+            self._let_broker(new.name, Action.PUBLISH, self._signing())
         with suppress(Unavailable):  # a server that does not run reads it when it starts
-            self._register(signed)
-        return signed
+            self._register(made)
+        return made
 
     def _register(self, signed: SignedDefinition) -> None:
         from maia.api import endpoints
@@ -471,9 +493,13 @@ class Organisation:
         *,
         may: str | Iterable[str],
         delegable: bool = False,
+        proved: VerifiedX509Subject | None = None,
         **terms: Unpack[Terms],
     ) -> Grant:
-        """Grant another organisation, or a single participant, rights to types; `save` writes the file."""
+        """Grant another organisation, or a single participant, rights to types; `save` writes the file.
+
+        To one that has proved an X.509 name they are granted by that name, until its chain ends.
+        """
         whom = subject if isinstance(subject, Principal) else read_principal(str(subject))
         rights = self.rights(may, **terms)
         if not rights:
@@ -481,12 +507,18 @@ class Organisation:
                 "INPUT-GRANT-FILE", "a grant is about something: say `publish:TYPE` or `subscribe:TYPE`"
             )
         signing = self._signing()
-        given = [signing.right(right, whom, may_delegate=delegable) for right in rights]
+        named = whom if proved is None else proved.local
+        given = [signing.right(right, named, may_delegate=delegable) for right in rights]
+        if proved is not None:
+            given.append(signing.name(proved, max(right.ends for right in rights)))
         for right in rights:
             check_held(
                 right, whom, [*self.held(), *given], issuer=self.name, by=self.principal, now=signing.now
             )
         self._keep(self.folder / "issued", given)
+        if not delegable:  # its own broker cannot have it: ours is the one that serves it
+            for right in rights:
+                self._let_broker(right.event_type.name, right.action, signing)
         if not isinstance(subject, Principal) and Path(subject).suffix == ".pub":
             self._remember(whom, Path(subject))
         wanted = [
@@ -520,13 +552,17 @@ class Organisation:
 
     # -------------------------------------------------------- the network
 
-    def invite(self, subject: Principal | str | Path, *, days: int = SERVER_DAYS) -> Grant:
+    def invite(
+        self, subject: Principal | str | Path, *, days: int = SERVER_DAYS, is_open: bool = False
+    ) -> Grant:
         """Let another organisation be part of the network, and install its own types; `save` writes the file.
 
-        It sees nothing by that. Data is granted apart, and revoked apart.
+        It sees nothing by that. Data is granted apart, and revoked apart. With `is_open`, its broker may
+        serve types to which it has no right itself.
         """
         whom = subject if isinstance(subject, Principal) else read_principal(str(subject))
-        given = self._invitation(whom, self._signing(), days=days)
+        actions = (Action.CONNECT, Action.INSTALL, *((Action.SERVE,) if is_open else ()))
+        given = self._invitation(whom, self._signing(), days=days, actions=actions)
         if not isinstance(subject, Principal) and Path(subject).suffix == ".pub":
             self._remember(whom, Path(subject))
         return self._handed(whom, given)
@@ -541,20 +577,26 @@ class Organisation:
         return found
 
     def _invitation(
-        self, whom: Principal, signing: Signing, *, days: int = SERVER_DAYS
+        self,
+        whom: Principal,
+        signing: Signing,
+        *,
+        days: int = SERVER_DAYS,
+        actions: Sequence[Action] = (Action.CONNECT, Action.INSTALL),
     ) -> tuple[SignedCertificate, ...]:
         """Return the certificates of an invitation: those that were given before, unless they end soon."""
-        start = Instant(signing.now + days * _DAY // 2)
-        given = [
-            one for one in self.invited().get(whom, ()) if one.certificate.validity.contains(start)
-        ]  # fmt: skip
-        if not given:
-            ends = end_of(signing.now, days=days)
-            given = [
-                signing.issued(over_network(self.network, action), whom, ends, may_delegate=True)
-                for action in (Action.CONNECT, Action.INSTALL)
-            ]
-        wanted = [(action, self.network) for action in (Action.CONNECT, Action.INSTALL)]
+        start, ends = Instant(signing.now + days * _DAY // 2), end_of(signing.now, days=days)
+        before = [one for one in self.invited().get(whom, ()) if one.certificate.validity.contains(start)]
+        known = (one.certificate for one in before)
+        said = {
+            act for one in known if isinstance(one, AuthorisationCertificate) for act in one.authority.actions
+        }
+        given = before + [
+            signing.issued(over_network(self.network, action), whom, ends, may_delegate=True)
+            for action in actions
+            if action not in said
+        ]
+        wanted = [(action, self.network) for action in {*actions, *said}]
         proof = chain_certificates([*self.held(), *given], whom, wanted, signing.now)
         if not reaches_network(self.network, whom, proof, now=signing.now):
             raise Refusal(
@@ -694,6 +736,7 @@ class Organisation:
         """Write the settings of the servers; renew what lets them connect, and types be installed."""
         broker, held, files = public_half(self.folder / "broker.key"), self.held(), dict(self.type_files())
         self._let_connect(broker, self.folder / "broker-certs", may_delegate=self._settings.processes > 1)
+        self._let_broker_do_as_we(held)
         self._keep(self.folder / "broker-certs", held)
         self._keep(self.folder / "server-certs", held)
         self._sign_again(files)
@@ -709,6 +752,7 @@ class Organisation:
             "broker.toml": {
                 "key": "broker.key", **shared, "credentials": ["broker-certs"], "listen": given.broker,
                 "join": given.join, "data": "broker-data", "types": "types", "processes": given.processes,
+                "receive_certificates": True,
                 "log": {"folder": "log", "roll_s": _ROLL_S},
                 "statements": {"fetch_from": [given.server]},
             },
@@ -764,7 +808,7 @@ class Organisation:
         self._keep(folder, [*self.held(), *given])
         self._keep(self.folder / "issued", given)
         for right in rights:
-            self._let_broker(right, signing)
+            self._let_broker(right.event_type.name, right.action, signing)
         return given
 
     def _types_of(self, rights: Iterable[Right]) -> list[VerifiedType]:
@@ -773,12 +817,32 @@ class Organisation:
         found = {version.id: version for one in types for version in self._versions(one.name)}
         return list(found.values())
 
-    def _let_broker(self, right: Right, signing: Signing) -> None:
+    def _let_broker(self, name: TypeName, action: Action, signing: Signing) -> None:
         """Let the broker do what a member behind it may do."""
-        name, broker = right.event_type.name, public_half(self.folder / "broker.key")
-        types = TypePattern(name.owner, NamePattern(name.name), None)
-        passes_on = self._settings.processes > 1
-        let_broker(self.folder / "broker-certs", broker, right.action, types, signing, passes_on=passes_on)
+        self._let_broker_over(TypePattern(name.owner, NamePattern(name.name), None), action, signing)
+
+    def _let_broker_over(self, types: TypePattern, action: Action, signing: Signing) -> None:
+        broker, passes_on = public_half(self.folder / "broker.key"), self._settings.processes > 1
+        let_broker(self.folder / "broker-certs", broker, action, types, signing, passes_on=passes_on)
+
+    def _let_broker_do_as_we(self, held: Iterable[SignedCertificate]) -> None:
+        """Let the broker do what the organisation may do and pass on: it is behind it as members are."""
+        signing = self._signing()
+        for signed in held:
+            one = signed.certificate
+            if not isinstance(one, AuthorisationCertificate) or one.subject != self.principal:
+                continue
+            about, actions = one.authority.resources, one.authority.actions
+            if not one.may_delegate or not one.validity.contains(signing.now):
+                continue
+            if isinstance(about, TypePattern):
+                for action in actions & {Action.PUBLISH, Action.SUBSCRIBE}:
+                    self._let_broker_over(about, action, signing)
+            elif Action.SERVE in actions and is_membership(signed, self.network):
+                self._let_connect(
+                    public_half(self.folder / "broker.key"), self.folder / "broker-certs",
+                    action=Action.SERVE, may_delegate=self._settings.processes > 1,
+                )  # fmt: skip
 
     @staticmethod
     def _keep(folder: Path, certificates: Iterable[SignedCertificate]) -> None:
@@ -788,10 +852,17 @@ class Organisation:
             if not file.exists():
                 _write(file, certificate_to_text(one))
 
-    def _let_connect(self, subject: Principal, folder: Path, *, may_delegate: bool = False) -> None:
+    def _let_connect(
+        self,
+        subject: Principal,
+        folder: Path,
+        *,
+        action: Action = Action.CONNECT,
+        may_delegate: bool = False,
+    ) -> None:
         """Keep a certificate in a folder by which a broker or a member connects; renew it in good time."""
-        wanted = over_network(self.network, Action.CONNECT)
-        self._signing().keep_fresh(folder / "connect.cert", wanted, subject, may_delegate=may_delegate)
+        file, wanted = folder / f"{action.value}.cert", over_network(self.network, action)
+        self._signing().keep_fresh(file, wanted, subject, may_delegate=may_delegate)
 
     def _write_member(self, folder: Path, name: str) -> None:
         """Write a member's profile, and let it connect to the organisation's network."""

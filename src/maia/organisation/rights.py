@@ -29,13 +29,16 @@ from maia.credentials import (
     Principal,
     SignedCertificate,
     SigningKey,
+    Subject,
     TestKind,
     TypePattern,
     Validity,
+    VerifiedChain,
     certificate_to_text,
     issue,
 )
 from maia.credentials.names import NamePattern, type_id
+from maia.credentials.x509_names import VerifiedX509Subject
 from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
 from maia.organisation.draft import write_file
@@ -206,15 +209,23 @@ class Signing:
     statements_at: str
     now: Instant
 
-    def right(self, right: Right, subject: Principal, *, may_delegate: bool = False) -> SignedCertificate:
+    def right(self, right: Right, subject: Subject, *, may_delegate: bool = False) -> SignedCertificate:
         """Grant a right to a type."""
-        test = OnlineTest(TestKind.TIMED_CRL, self.key.principal, (self.statements_at,))
-        return self.issued(right.authority, subject, right.ends, test, may_delegate=may_delegate)
+        return self.issued(right.authority, subject, right.ends, self._listed, may_delegate=may_delegate)
+
+    def name(self, proved: VerifiedX509Subject, ends: Instant) -> SignedCertificate:
+        """Say in a certificate which principal has proved an X.509 name."""
+        validity = Validity(Instant(self.now - self.now % SECOND), ends).with_tests(self._listed)
+        return issue(proved.name_certificate(validity), self.key)
+
+    @property
+    def _listed(self) -> OnlineTest:
+        return OnlineTest(TestKind.TIMED_CRL, self.key.principal, (self.statements_at,))
 
     def issued(
         self,
         authority: Authority,
-        subject: Principal,
+        subject: Subject,
         ends: Instant,
         *tests: OnlineTest,
         may_delegate: bool = False,
@@ -266,27 +277,30 @@ def check_held(
         raise PolicyRefusal("POLICY-ATTRIBUTE-NOT-READABLE", (Reason("readable", sentence, attribute=uid),))
     # Whether a condition holds is asked at the moment of use.
     if isinstance(decision, Denial) and decision.code != "POLICY-CONDITION-NOT-MET":
-        if _holds(right, by, pool, now=now) is None:
-            wanted = f"`maia grant {issuer}.pub --may {right} --delegable`"
+        held = _chains(right, by, pool, now=now)
+        if not held:
+            wanted = f"`maia grant {issuer}.pub --may {right} --delegable -o {issuer}.grant`"
             raise Refusal(
                 "REFUSED-NOT-HELD",
                 f"`{issuer}` does not hold `{right}`: ask `{right.event_type.name.owner}` for it ({wanted})",
             )
-        if not _holds(right, by, pool, now=now):
+        if not any(one.may_delegate for one in held):
+            givers = dict.fromkeys(f"`{one.certificates[-1].certificate.issuer}`" for one in held)
             raise Refusal(
                 "REFUSED-NOT-HELD",
-                f"`{issuer}` may not pass `{right}` on: ask `{right.event_type.name.owner}` for a grant with "
+                f"`{issuer}` may not pass `{right}` on: ask {' or '.join(givers)} for a grant with "
                 "`--delegable`",
             )
         why = "; ".join(decision.explanation.lines(Audience.OWNER, names))
         raise Refusal("REFUSED-NOT-HELD", f"`{issuer}` cannot grant `{right}` so: {why}")
 
 
-def _holds(right: Right, who: Principal, pool: Sequence[SignedCertificate], *, now: Instant) -> bool | None:
-    """Return whether a principal may do the same itself: None if not, else whether it may pass it on."""
+def _chains(
+    right: Right, who: Principal, pool: Sequence[SignedCertificate], *, now: Instant
+) -> tuple[VerifiedChain, ...]:
+    """Return the chains by which a principal may do the same itself."""
     request = Request(who, right.action, right.event_type.name, right.event_type)
-    chains = gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD).chains
-    return any(one.may_delegate for one in chains) if chains else None
+    return tuple(gather_evidence(request, pool, at=now, standing=ASSUMED_GOOD).chains)
 
 
 def reaches_network(

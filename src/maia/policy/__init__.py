@@ -1,5 +1,6 @@
 """Request, evidence, facts and a moment in; a permit with a View, or a denial, out."""
 
+from maia.credentials.authority import Bound
 from maia.policy.decide import decide
 from maia.policy.decision import (
     Audience,
@@ -18,7 +19,6 @@ from maia.policy.evidence import (
     CHAINS_COUNTED,
     CHAINS_MAX,
     NO_EVIDENCE,
-    Bound,
     BoundRule,
     Evidence,
     gather_evidence,

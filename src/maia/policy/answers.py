@@ -1,26 +1,32 @@
-"""How is a restriction enforced on attributes of a sealed type whose keys the reader's broker must not have?
+"""How does a right reach a reader of a sealed type whose broker must not have the keys of all it is about?
 
-A grant may show `value` of the events of two wards, and not the ward. Then the reader's broker cannot ask
-the restriction itself. A broker that seals an event knows all of it, so it answers: the frame has one more
-sealed column, the *answer*, which is true where the restriction admits the row and null elsewhere. It has a
-key group like any attribute, of those who may read all that the restriction asks about, and of those that
-are restricted by it (docs/decisions/hidden-restrictions.md).
+A grant may show `value` of the events of two wards, and not the ward; or the value, rounded. Then the
+reader's broker can neither ask the restriction nor make the value. A broker that seals an event knows all
+of it, so it answers: the frame has one more sealed column, the *answer*. Of a restriction it is true where
+the row is admitted and null elsewhere. Of a right that transforms, there is one answer for each attribute
+that a transformation makes, with its values, and one that is true where the right shows the row. Each has a
+key group like any attribute, of those who may read all that it is about, and of those whose right it is
+(docs/decisions/hidden-restrictions.md).
 
-Here is what everyone has to agree on: which restriction needs an answer, and what becomes of a View whose
-restriction is answered. Nobody asks for what it may not read by restricting a right that it passes on: a
-restriction is about what its issuer is shown (`credentials/authority.py::composed`, A104).
+Here is what all have to agree on: which right needs answers, and what becomes of a View that is answered.
+No holder gets what it may not read by restricting a right that it passes on: a restriction is about
+what its issuer is shown (`credentials/authority.py::composed`, A104).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
 from maia.canonical import Limits, read_canonical, write_canonical
-from maia.events import AttributeUid, Frame
+from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet, Transformation, both_attributes
+from maia.errors import BadInput
+from maia.events import AttributeUid, Frame, Kind, Kinds, attribute_uid, is_of_event
+from maia.expressions.syntax import Rule, Take
 from maia.policy.grants import conjoined
-from maia.policy.view import View, Window
+from maia.policy.view import View, Window, asks_of, is_for_one, kinds_shown, shows
+from maia.policy.view_bytes import view_from_bytes, view_to_bytes
 from maia.predicates import (
     AllOf,
     AnyOf,
@@ -37,15 +43,56 @@ from maia.predicates.syntax import DEPTH_MAX, conjuncts
 ANSWER_PREFIX: Final = "answer-"
 """Begins the uid of an answer; the rest is a hash that only the key server of the type can make."""
 ANSWERS_MAX: Final = 64
-"""Restrictions of one type that are answered."""
-RESTRICTION_BYTES_MAX: Final = 1 << 15
-_LIMITS: Final = Limits(
-    size_max=RESTRICTION_BYTES_MAX, depth_max=DEPTH_MAX + 3, atom_max=RESTRICTION_BYTES_MAX
-)
+"""Answers that are given for one type."""
+SAID_BYTES_MAX: Final = 1 << 15
+_SEEN_BYTES_MAX: Final = SAID_BYTES_MAX - 512
+_LIMITS: Final = Limits(size_max=SAID_BYTES_MAX, depth_max=DEPTH_MAX + 3, atom_max=SAID_BYTES_MAX)
+_SHOWN: Final = b"shown"
 
 
-Answers = Mapping[AttributeUid, Predicate]
-"""The restrictions that are answered, by the uid of the answer."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a right that transforms shows in one attribute; in none: whether it shows an event at all."""
+
+    seen: bytes = field(repr=False)
+    """The View of the right, with one window (`maia.policy.view_bytes`)."""
+    uid: AttributeUid | None
+    kind: Kind
+
+    @property
+    def window(self) -> Window:
+        """Return the window that shows it."""
+        return view_from_bytes(self.seen).windows[0]
+
+
+Said: TypeAlias = Predicate | Shown
+"""What an answer is about."""
+Answers: TypeAlias = Mapping[AttributeUid, Said]
+"""What is answered, by the uid of the answer."""
+
+
+def needed_answers(
+    window: Window, readable: Collection[AttributeUid], kinds: Kinds, recipient: bytes
+) -> tuple[Said, ...]:
+    """Return what a window needs answered for a holder that reads so much; nothing if that cannot be.
+
+    `kinds` are those of the type, and `recipient` is who holds the View.
+    """
+    if not window.transformations:
+        hidden = hidden_restriction(window, readable)
+        return () if hidden is None else (hidden,)
+    if not is_answerable(window) or _read_by(window) <= frozenset(readable):
+        return ()
+    seen, after = _seen(window, recipient), kinds_shown(window, kinds)
+    if len(seen) > _SEEN_BYTES_MAX:
+        return ()
+    made = (Shown(seen, uid, after[uid]) for uid in sorted(_touched(window)) if uid in after)
+    return (Shown(seen, None, Kind.BOOL), *made)
+
+
+def is_answerable(window: Window) -> bool:
+    """Return whether brokers answer for a window: it makes no events of another type, and no summary."""
+    return all(step.summary is None and step.result is None for step in window.transformations)
 
 
 def hidden_restriction(window: Window, readable: Collection[AttributeUid]) -> Predicate | None:
@@ -56,33 +103,100 @@ def hidden_restriction(window: Window, readable: Collection[AttributeUid]) -> Pr
     terms = _hidden(window, readable)
     if not terms or window.transformations:
         return None
-    found = conjoined(sorted(terms, key=restriction_to_bytes))
-    return found if len(restriction_to_bytes(found)) <= RESTRICTION_BYTES_MAX else None
+    found = conjoined(sorted(terms, key=said_to_bytes))
+    return found if len(said_to_bytes(found)) <= SAID_BYTES_MAX else None
+
+
+def read_for(said: Said) -> frozenset[AttributeUid]:
+    """Return the attributes that an answer is made of."""
+    return _read_by(said.window) if isinstance(said, Shown) else attributes_of(said)
+
+
+def kind_of_answer(said: Said) -> Kind:
+    """Return the kind of an answer's column."""
+    return said.kind if isinstance(said, Shown) else Kind.BOOL
 
 
 def answered(view: View, answers: Answers, readable: Collection[AttributeUid]) -> View:
     """Return a View that asks answers in place of what cannot be read, where all of that is answered.
 
-    A window shows no more by that: an answer takes the place of exactly the terms that it is about.
+    A window shows no more by that: an answer takes the place of exactly what it is about.
     """
-    windows = tuple(_answered(window, answers, readable) for window in view.windows)
+    windows = tuple(_answered(window, answers, readable, view.recipient) for window in view.windows)
     return view if windows == view.windows else replace(view, windows=windows)
 
 
-def _answered(window: Window, answers: Answers, readable: Collection[AttributeUid]) -> Window:
+def _answered(
+    window: Window, answers: Answers, readable: Collection[AttributeUid], recipient: bytes
+) -> Window:
+    if window.transformations:
+        return _taking(window, answers, readable, recipient)
     hidden = _hidden(window, readable)
-    if not hidden or window.transformations:
+    if not hidden:
         return window
     terms = dict.fromkeys(conjuncts(window.admits))
     used = {
         uid: about
         for uid, said in answers.items()
-        if (about := frozenset(conjuncts(said))) <= terms.keys() and not hidden.isdisjoint(about)
+        if not isinstance(said, Shown)
+        and (about := frozenset(conjuncts(said))) <= terms.keys()
+        and not hidden.isdisjoint(about)
     }
     if not hidden <= frozenset().union(*used.values()):
         return window  # it asks what no broker answers, and shows nothing
     left = [term for term in terms if term not in hidden]
     return replace(window, admits=conjoined((*left, *map(Exists, sorted(used)))))
+
+
+def _taking(window: Window, answers: Answers, readable: Collection[AttributeUid], recipient: bytes) -> Window:
+    """Return a window that takes from answers what its first steps make; the rest is made of that.
+
+    A member may be shown less than its organisation, whose broker has the answers for what that is shown.
+    """
+    steps = window.transformations
+    if not is_answerable(window) or _read_by(window) <= frozenset(readable):
+        return window
+    for count in range(len(steps), 0, -1):
+        first = replace(window, transformations=steps[:count])
+        seen = _seen(first, recipient)
+        of_it = [(uid, said) for uid, said in answers.items() if isinstance(said, Shown)]
+        made = {said.uid: Take(uid, said.kind) for uid, said in of_it if said.seen == seen}
+        touched, rules = _touched(first), (rule for step in steps[:count] for rule in step.rules)
+        assigned = {rule.uid for rule in rules if rule.value is not None}
+        if made.keys() >= {None, *(uid for uid in assigned if shows(first, uid))}:
+            taken = [Rule(uid, made.get(uid)) for uid in sorted(touched)]
+            taken += [Rule(take.uid, None) for take in made.values()]  # they are no attributes of the type
+            names = frozenset(uid for uid in made if uid is not None)
+            read = _with(window.attributes, frozenset(take.uid for take in made.values()))
+            step = Transformation(steps[0].by, tuple(taken), _with(_left_by(first), names))
+            return Window(Exists(made[None].uid), read, (step, *steps[count:]))
+    return window  # no broker answers, and it shows nothing
+
+
+def _seen(window: Window, recipient: bytes) -> bytes:
+    return view_to_bytes(View((window,), recipient=recipient if is_for_one(window) else b""))
+
+
+def _touched(window: Window) -> frozenset[AttributeUid]:
+    """Return the attributes that transformations change or remove."""
+    return frozenset(rule.uid for step in window.transformations for rule in step.rules)
+
+
+def _left_by(window: Window) -> AttributeSet:
+    """Return which attributes pass every transformation, if they were there."""
+    left: AttributeSet = ALL_ATTRIBUTES
+    for step in window.transformations:
+        left = both_attributes(left, step.attributes)
+    return left
+
+
+def _with(attributes: AttributeSet, more: frozenset[AttributeUid]) -> AttributeSet:
+    return ALL_ATTRIBUTES if attributes is ALL_ATTRIBUTES else attributes | more
+
+
+def _read_by(window: Window) -> frozenset[AttributeUid]:
+    """Return what of an event decides what a window makes, besides what it keeps."""
+    return frozenset(filter(is_of_event, asks_of(window)))
 
 
 def _hidden(window: Window, readable: Collection[AttributeUid]) -> frozenset[Predicate]:
@@ -93,15 +207,16 @@ def _hidden(window: Window, readable: Collection[AttributeUid]) -> frozenset[Pre
 
 def unanswered(view: View, answers: Answers, readable: Collection[AttributeUid]) -> frozenset[AttributeUid]:
     """Return hidden attributes because of which a window shows nothing."""
-    asked = (attributes_of(window.admits) for window in answered(view, answers, readable).windows)
+    asked = map(_read_by, answered(view, answers, readable).windows)
     return frozenset(uid for uids in asked for uid in uids if uid not in readable and uid not in answers)
 
 
 def spelt_out(predicate: Predicate, answers: Answers) -> Predicate:
-    """Return a filter with every answer in it replaced by the restriction that it is about."""
+    """Return a filter with every answer in it replaced by what has to be so for it to be there."""
     match predicate:
         case Exists(uid) if uid in answers:
-            return answers[uid]
+            said = answers[uid]
+            return said.window.admits if isinstance(said, Shown) else said
         case Not(inner):
             return Not(spelt_out(inner, answers))
         case AllOf(parts):
@@ -115,23 +230,38 @@ def spelt_out(predicate: Predicate, answers: Answers) -> Predicate:
 def asked_about(uids: Iterable[AttributeUid], answers: Answers) -> frozenset[AttributeUid]:
     """Return all attributes of which a frame with these columns says something: answers speak of several."""
     named = frozenset(uids)
-    return named.union(*(attributes_of(answers[uid]) for uid in named if uid in answers))
+    return named.union(*(read_for(answers[uid]) for uid in named if uid in answers))
 
 
-def answers_to(frame: Frame, answers: Answers) -> dict[AttributeUid, tuple[bool | None, ...]]:
-    """Return the column of each answer: true for the rows that its restriction admits."""
-    admitted = {uid: frozenset(admitted_rows(said, frame)) for uid, said in sorted(answers.items())}
-    return {
-        uid: tuple([True if row in rows else None for row in range(frame.rows)])
-        for uid, rows in admitted.items()
-    }
+def answer_to(restriction: Predicate, frame: Frame) -> tuple[bool | None, ...]:
+    """Return the column of an answer: true for the rows that a restriction admits."""
+    rows = frozenset(admitted_rows(restriction, frame))
+    return tuple([True if row in rows else None for row in range(frame.rows)])
 
 
-def restriction_to_bytes(restriction: Predicate) -> bytes:
-    """Write a restriction in its one form."""
-    return write_canonical(predicate_to_expression(restriction))
+def said_to_bytes(said: Said) -> bytes:
+    """Write what an answer is about in its one form."""
+    if isinstance(said, Shown):
+        return write_canonical((_SHOWN, said.seen, (said.uid or "").encode(), said.kind.value.encode()))
+    return write_canonical(predicate_to_expression(said))
 
 
-def restriction_from_bytes(data: bytes) -> Predicate:
-    """Read a restriction; whatever is not its one form is refused as bad input."""
-    return predicate_from_expression(read_canonical(data, _LIMITS))
+def said_from_bytes(data: bytes) -> Said:
+    """Read what an answer is about; whatever is not its one form is refused as bad input."""
+    match read_canonical(data, _LIMITS):
+        case (b"shown", bytes() as seen, bytes() as uid, bytes() as kind):
+            return _shown(seen, uid, kind)
+        case expression:
+            return predicate_from_expression(expression)
+
+
+def _shown(seen: bytes, uid: bytes, kind: bytes) -> Shown:
+    try:
+        name = attribute_uid(uid.decode()) if uid else None
+        found = Shown(seen, name, Kind(kind.decode()))
+    except ValueError as problem:
+        raise BadInput("INPUT-VIEW", "what an answer shows is not written as it has to be") from problem
+    windows = view_from_bytes(seen).windows
+    if len(windows) != 1 or not windows[0].transformations or not is_answerable(windows[0]):
+        raise BadInput("INPUT-VIEW", "an answer is about one right that transforms events")
+    return found

@@ -30,7 +30,7 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant, Kind
 from maia.expressions.language import format_rule
 from maia.expressions.summary_text import format_summary
 from maia.expressions.syntax import Scope
-from maia.policy.answers import hidden_restriction
+from maia.policy.answers import needed_answers
 from maia.policy.decision import (
     Decision,
     Denial,
@@ -43,7 +43,7 @@ from maia.policy.decision import (
     resources_needed,
 )
 from maia.policy.evidence import CHAINS_MAX, Evidence
-from maia.policy.facts import Facts, steady_clock
+from maia.policy.facts import Facts, about_the_world, steady_clock
 from maia.policy.grants import (
     Allowances,
     Grant,
@@ -60,6 +60,7 @@ from maia.policy.grants import (
     names_of,
     needed,
     opening_of,
+    seeing_the_world,
     unread_terms,
     usable_kinds,
 )
@@ -157,7 +158,7 @@ def _tried(
     misses: list[Miss] = []
     for grant in grants_of(request, evidence):
         outcome = miss_of(grant, request=request, resource=resource, facts=facts, now=now) or opening_of(
-            grant, request, allowances
+            seeing_the_world(grant, facts, now), request, allowances
         )
         if isinstance(outcome, Miss):
             misses.append(outcome)
@@ -282,13 +283,13 @@ def stable_period(request: Request, evidence: Evidence, now: Instant) -> Validit
     steady = Validity(None if since == INSTANT_MIN else since, None if until == INSTANT_MAX else until)
     for chain in evidence.chains:
         if _is_conditional(chain):
-            steady = steady.intersection(steady_clock(chain.authority.condition, now))
+            steady = steady.intersection(steady_clock(about_the_world(chain.authority), now))
     return steady
 
 
 def _is_conditional(chain: VerifiedChain) -> bool:
-    condition = chain.authority.condition
-    return condition is not ALWAYS and condition != ALWAYS
+    asked = about_the_world(chain.authority)
+    return asked is not ALWAYS and asked != ALWAYS
 
 
 def _miss_of_broken(broken: BrokenCredential) -> Miss:
@@ -386,17 +387,19 @@ def _what_is_seen(view: View, openings: Sequence[Opening], request: Request) -> 
 
 
 def _answered_by_others(view: View, request: Request) -> Explanation:
-    """Say what follows where a right to a sealed type is restricted by attributes that it does not show."""
+    """Say what follows where a right to a sealed type is about attributes that it does not show."""
     event_type = request.event_type
     sealing = None if event_type is None else event_type.sealing
     if event_type is None or sealing is None or request.action is not Action.SUBSCRIBE:
         return Explanation()
     readable = frozenset(uid for uid in event_type.kinds if any(keeps(one, uid) for one in view.windows))
-    hidden = [one for window in view.windows if (one := hidden_restriction(window, readable)) is not None]
-    if not hidden or sealing.level is not SealingLevel.ATTRIBUTE:
+    kinds, to = event_type.kinds, view.recipient
+    if sealing.level is not SealingLevel.ATTRIBUTE:
+        return Explanation()
+    if not any(needed_answers(window, readable, kinds, to) for window in view.windows):
         return Explanation()
     sentence = (
-        "events are restricted by attributes that stay hidden: publishers' brokers answer for them, from the "
+        "what is shown is made of attributes that stay hidden: publishers' brokers make it, from the "
         "moment on at which the key server knows of this right, and what was recorded before is not shown"
     )
     return for_both(Reason("sealed", sentence))
@@ -560,7 +563,9 @@ def permitted_filters(request: Request, evidence: Evidence, permit: Permit) -> P
     """
     if request.action is not Action.SUBSCRIBE or request.event_type is None:
         return None
-    if evidence.bounds or permit.limit is not None or any(_is_conditional(one) for one in evidence.chains):
+    if evidence.bounds or permit.limit is not None:
+        return None
+    if any(_is_conditional(one) or one.authority.bounds for one in evidence.chains):
         return None
     windows = permit.view.windows
     return PermittedFilters(usable_kinds(request, windows), NODES_MAX - sum(map(window_size, windows)))

@@ -17,10 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Final, TypeAlias
 
-from maia.credentials.authority import Action, AnyResource, Authority, ResourcePattern, covers_request
+from maia.credentials.authority import (
+    Action,
+    AnyResource,
+    Authority,
+    Bound,
+    FilterBound,
+    ResourcePattern,
+    covers_request,
+)
 from maia.credentials.certificate import AuthorisationCertificate, SignedCertificate
 from maia.credentials.chains.chain import VerificationCache, VerifiedChain
 from maia.credentials.chains.discovery import LeftOut, find_chains
@@ -49,15 +56,6 @@ from maia.validity import Monitor, Once, Tester
 
 Holder: TypeAlias = Principal | bytes
 """The holder of a bound: a principal, or every chain with the certificate of this id."""
-
-
-class Bound(Enum):
-    """In which way a bound limits a filter."""
-
-    UPPER = "upper"
-    LOWER = "lower"
-    STRICT_UPPER = "strict upper"
-    STRICT_LOWER = "strict lower"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class BoundRule:
         return covers_request(Authority(self.resources, frozenset({action})), action, resource)
 
 
-def permits(rule: BoundRule, requested: Predicate) -> bool:
+def permits(rule: BoundRule | FilterBound, requested: Predicate) -> bool:
     """Return whether a filter, or an advertisement, stays inside the bound; a cautious no if not proved."""
     try:
         return _RELATIONS[rule.bound](rule.filter, requested)

@@ -15,36 +15,47 @@ clock, and no issuer can assert another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
+from maia.credentials.authority import Authority
 from maia.credentials.certificate import UNBOUNDED, Validity
 from maia.credentials.keys import Principal
 from maia.events import (
     INSTANT_MAX,
     INSTANT_MIN,
+    WORLD_PREFIX,
     AttributeUid,
     Instant,
+    Kind,
     PresentValue,
     Value,
     attribute_uid,
     checked_value,
+    condition_uid,
+    is_of_event,
     kind_of,
 )
 from maia.events.zones import MINUTES_IN_A_DAY, LocalTime, UnknownZone, local_time, zone_names, zone_of
-from maia.predicates.meaning import admits
+from maia.predicates.meaning import admits, verdict
 from maia.predicates.syntax import (
     ALWAYS,
+    NEVER,
     AllOf,
     AnyOf,
     Atom,
     Comparison,
     Exists,
     Membership,
+    Not,
     Operator,
     Predicate,
+    TextMatch,
+    TextTest,
     atoms,
     attributes_of,
 )
@@ -240,6 +251,17 @@ class Facts(Mapping[AttributeUid, PresentValue]):
         """Return how many facts there are."""
         return len(self._values)
 
+    @classmethod
+    def joined(cls, parts: Iterable[Facts]) -> Facts:
+        """Return what several know together."""
+        values: dict[AttributeUid, Value] = {}
+        asserted: dict[Principal, dict[AttributeUid, Value]] = {}
+        for part in parts:
+            values |= part._values
+            for by, said in part._asserted.items():
+                asserted.setdefault(by, {}).update(said)
+        return cls(values, asserted=asserted)
+
     def satisfy(self, condition: Predicate, *, of: Principal | None, now: Instant) -> bool:
         """Return whether a condition holds that the issuer `of` has set; unknown is no."""
         if condition == ALWAYS:
@@ -251,13 +273,118 @@ class Facts(Mapping[AttributeUid, PresentValue]):
             return False
         return admits(condition, known)
 
+    def resolved(self, condition: Predicate, *, of: Principal, now: Instant) -> Predicate:
+        """Return a condition of `of`'s rules with what it asks of the world, or of its holder, answered.
+
+        What is not known stays as a question that no event answers: unknown, in every executor.
+        """
+        asked = frozenset(uid for uid in attributes_of(condition) if not is_of_event(uid))
+        if not asked:
+            return condition
+        bare = {uid: AttributeUid(uid.removeprefix(WORLD_PREFIX)) for uid in asked}
+        clock = clock_facts(AllOf(tuple(map(Exists, bare.values()))), now)
+        known = self._asserted.get(of, {}) | self._values | clock
+        return _answered(condition, {uid: known[name] for uid, name in bare.items() if name in known})
+
+
+def _answered(condition: Predicate, known: Mapping[AttributeUid, PresentValue]) -> Predicate:
+    match condition:
+        case Not(inner):
+            found = _answered(inner, known)
+            return NEVER if found == ALWAYS else ALWAYS if found == NEVER else Not(found)
+        case AllOf(parts) | AnyOf(parts):
+            void, decisive = (ALWAYS, NEVER) if isinstance(condition, AllOf) else (NEVER, ALWAYS)
+            left = tuple(one for part in parts if (one := _answered(part, known)) != void)
+            if decisive in left:
+                return decisive
+            return left[0] if len(left) == 1 else type(condition)(left)
+        case atom:
+            answer = verdict(atom, known) if atom.uid in known else None
+            return atom if answer is None else ALWAYS if answer else NEVER
+
+
+def about_the_world(authority: Authority) -> Predicate:
+    """Return what a right asks for beside the event: its condition, and what its rules ask of the world."""
+    if not authority.transformations:
+        return authority.condition
+    rules = (rule for step in authority.transformations for rule in step.rules)
+    asked = tuple(
+        replace(atom, uid=AttributeUid(atom.uid.removeprefix(WORLD_PREFIX)))
+        for rule in rules
+        for atom in atoms(rule.condition)
+        if not is_of_event(atom.uid)
+    )
+    return AllOf((authority.condition, *asked)) if asked else authority.condition
+
 
 def _checked(values: Mapping[AttributeUid, Value]) -> dict[AttributeUid, PresentValue]:
     return {
-        attribute_uid(uid): value
+        condition_uid(uid): value
         for uid, given in values.items()
         if given is not None and (value := checked_value(given, kind_of(given))) is not None
     }
+
+
+CLIENT_ADDRESS: Final = AttributeUid("client-address")
+ADDRESS_BITS: Final = AttributeUid("client-address-bits")
+"""The address in binary digits behind its version, so that a network is a prefix: `4:00001010`."""
+
+
+@lru_cache(maxsize=1024)
+def place_facts(address: str | None) -> Mapping[AttributeUid, PresentValue]:
+    """Return what conditions may ask of the place that a peer has dialled from; nothing if unknown."""
+    if address is None:
+        return {}
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return {CLIENT_ADDRESS: address}
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return {CLIENT_ADDRESS: address, ADDRESS_BITS: _bits(found if mapped is None else mapped)}
+
+
+def inside_network(network: IPv4Network | IPv6Network) -> Predicate:
+    """Return the condition that a peer has dialled from this network."""
+    length = network.prefixlen
+    return TextMatch(ADDRESS_BITS, TextTest.PREFIX, _bits(network.network_address)[: 2 + length])
+
+
+def _bits(address: IPv4Address | IPv6Address) -> str:
+    return f"{address.version}:{int(address):0{address.max_prefixlen}b}"
+
+
+SUBSCRIBER: Final = AttributeUid("subscriber")
+"""What a function is asked of, where it is asked of the holder of the right: its key as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldFunction:
+    """A function that an operator has registered for the certificates of one issuer.
+
+    It is a table that is read whole: `find` is asked here, of something that is known when a right is decided
+    (`of`), and hands no value on. Its answer counts for `every_s`, and what it does not know is unknown.
+    """
+
+    issuer: Principal
+    name: AttributeUid
+    of: AttributeUid
+    find: Callable[[PresentValue], Value] = field(repr=False)
+    every_s: float
+
+
+VERIFIERS_OWN: Final[Mapping[AttributeUid, Kind]] = {
+    AttributeUid("rate-second"): Kind.INT,
+    AttributeUid("rate-minute"): Kind.INT,
+    CLIENT_ADDRESS: Kind.STRING,
+    ADDRESS_BITS: Kind.STRING,
+}
+"""What brokers know by themselves, beside the time: no issuer can state it."""
+
+
+def clock_kind(uid: AttributeUid) -> Kind | None:
+    """Return the kind of a fact about the time; None for any other."""
+    found = _UID.fullmatch(uid)
+    return None if found is None else Kind.STRING if found[1] == "date" else Kind.INT
 
 
 NO_FACTS: Final = Facts()

@@ -21,6 +21,8 @@ from maia.credentials.authority import (
     AnyResource,
     AttributeSet,
     Authority,
+    Bound,
+    FilterBound,
     both_attributes,
     composed,
     covers_request,
@@ -31,12 +33,13 @@ from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.names import ResourceName
 from maia.events import AttributeUid, Instant, Kind
 from maia.policy.decision import Explanation, Reason, Request, for_both, for_owner
-from maia.policy.evidence import Bound, BoundRule, Evidence, passes_for_notifications, permits, screens
-from maia.policy.facts import Facts
+from maia.policy.evidence import BoundRule, Evidence, passes_for_notifications, permits, screens
+from maia.policy.facts import Facts, about_the_world
 from maia.policy.view import Window, converts_to, kinds_shown, shows
 from maia.predicates.language.parser import format_predicate
 from maia.predicates.syntax import ALWAYS, NEVER, AllOf, Predicate, attributes_of, conjuncts, mistyped
 from maia.types import VerifiedType, is_validity_stream
+from maia.types.verified import for_subject, is_certificate_stream
 
 
 class Step(IntEnum):
@@ -83,18 +86,27 @@ class Miss:
 def grants_of(request: Request, evidence: Evidence) -> Iterator[Grant]:
     """Yield the grants at hand: the owner's own authority first, then the chains in their order.
 
-    A public type needs no chain (docs/decisions/revocation.md).
+    A public type needs no chain (docs/decisions/revocation.md), nor do certificates that are pushed to the
+    requester itself (docs/decisions/pushed-certificates.md).
     """
     if request.principal == request.resource.owner:
         yield Grant(Authority(AnyResource(), ALL_ACTIONS), UNBOUNDED, chain=None)
     elif request.action is Action.SUBSCRIBE and _is_public(request.event_type):
         yield Grant(Authority(AnyResource(), frozenset((Action.SUBSCRIBE,))), UNBOUNDED, chain=None)
+    elif request.action is Action.SUBSCRIBE and _is_for_subjects(request.event_type):
+        own = for_subject(request.principal)
+        authority = Authority(AnyResource(), frozenset((Action.SUBSCRIBE,)), restriction=own)
+        yield Grant(authority, UNBOUNDED, chain=None)
     for chain in evidence.chains:
         yield Grant(chain.authority, chain.validity, chain)
 
 
 def _is_public(event_type: VerifiedType | None) -> bool:
     return event_type is not None and is_validity_stream(event_type)
+
+
+def _is_for_subjects(event_type: VerifiedType | None) -> bool:
+    return event_type is not None and is_certificate_stream(event_type)
 
 
 def miss_of(
@@ -109,6 +121,24 @@ def miss_of(
         or _condition_fails(grant, facts, now)
         or _asks_for_the_unread(grant, request)
     )
+
+
+def seeing_the_world(grant: Grant, facts: Facts, now: Instant) -> Grant:
+    """Return a grant whose rules ask no more of the world than is left unknown at this moment."""
+    authority = grant.authority
+    if not authority.transformations or about_the_world(authority) is authority.condition:
+        return grant
+    steps = tuple(
+        replace(
+            step,
+            rules=tuple(
+                replace(rule, condition=facts.resolved(rule.condition, of=step.by, now=now))
+                for rule in step.rules
+            ),
+        )
+        for step in authority.transformations
+    )
+    return replace(grant, authority=replace(authority, transformations=steps))
 
 
 def authorities_in(grant: Grant) -> Iterator[tuple[bytes, Authority]]:
@@ -245,13 +275,22 @@ def _last_id(grant: Grant) -> bytes | None:
 class Allowances:
     """Which bounds allow the filter of one request; each bound is asked once, for however many chains."""
 
-    __slots__ = ("_answers", "_filter", "bounds")
+    __slots__ = ("_answers", "_carried", "_filter", "bounds")
 
     def __init__(self, bounds: tuple[BoundRule, ...], requested: Predicate) -> None:
         """Remember the bounds and the filter; nothing is asked yet."""
         self.bounds = bounds
         self._filter = requested
         self._answers: dict[int, bool] = {}
+        self._carried: dict[FilterBound, BoundRule] = {}
+
+    def carried(self, one: FilterBound, request: Request) -> BoundRule:
+        """Return a bound that a right carries as one that is set on whoever relies on it."""
+        known = self._carried.get(one)
+        if known is None:
+            known = BoundRule(request.principal, request.action, one.bound, one.filter)
+            self._carried[one] = known
+        return known
 
     def permits(self, rule: BoundRule) -> bool:
         """Return whether one of the bounds allows the filter."""
@@ -281,6 +320,7 @@ def opening_of(grant: Grant, request: Request, allowances: Allowances) -> Openin
             if rule.applies_to(request.principal, grant.ids, request.action, request.resource)
         ]
     )
+    rules += tuple(allowances.carried(one, request) for one in grant.authority.bounds)
     for rule in rules:
         if not allowances.permits(rule):
             return _outside(rule, request)

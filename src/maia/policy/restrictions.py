@@ -86,10 +86,10 @@ def unmeetable(restriction: Predicate, *, writable: AttributeSet, kinds: Kinds) 
         return _EITHER
 
     for part in conjuncts(restriction):
-        if True in _outcomes(part, lambda atom: outcomes(atom, kinds)):
+        if True in possible_outcomes(part, lambda atom: outcomes(atom, kinds)):
             continue
         misfit = mistyped(part, kinds)
-        if misfit is not None and True in _outcomes(part, lambda atom: outcomes(atom, {})):
+        if misfit is not None and True in possible_outcomes(part, lambda atom: outcomes(atom, {})):
             return Unmeetable(misfit, "the restriction compares an attribute with another kind than declared")
         return _why(sorted(attributes_of(part)), writable)
     return None
@@ -99,13 +99,13 @@ _UNKNOWN: Final[frozenset[bool]] = frozenset()
 _EITHER: Final = frozenset((True, False))
 
 
-def _outcomes(predicate: Predicate, of_atom: Callable[[Atom], frozenset[bool]]) -> frozenset[bool]:
+def possible_outcomes(predicate: Predicate, of_atom: Callable[[Atom], frozenset[bool]]) -> frozenset[bool]:
     """Return which of true and false a predicate may come to, by what its atoms may; never too few."""
     match predicate:
         case Not(inner):
-            return frozenset(not answer for answer in _outcomes(inner, of_atom))
+            return frozenset(not answer for answer in possible_outcomes(inner, of_atom))
         case AllOf(parts) | AnyOf(parts):
-            inside = [_outcomes(part, of_atom) for part in parts]
+            inside = [possible_outcomes(part, of_atom) for part in parts]
             # One part is enough to make `or` true, or `and` false; for the opposite, all are needed.
             by_one = isinstance(predicate, AnyOf)
             by_all = not by_one

@@ -15,7 +15,7 @@ from typing import Final
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet, Transformation
 from maia.credentials.names import TypeName
 from maia.errors import MaiaError, Refusal
-from maia.events import AttributeUid, Event, Instant, Kind, Kinds, PresentValue
+from maia.events import PUBLISHER_PREFIX, AttributeUid, Event, Instant, Kind, Kinds, PresentValue
 from maia.expressions.meaning import NO_KEYS, TransformationKeys, after_rules
 from maia.expressions.summaries import (
     Group,
@@ -28,7 +28,16 @@ from maia.expressions.summaries import (
 )
 from maia.expressions.syntax import Scope, assigned_kinds, reads_of, rules_size
 from maia.predicates.meaning import admits
-from maia.predicates.syntax import ALWAYS, Predicate, attributes_of, conjuncts, size_of
+from maia.predicates.syntax import (
+    ALWAYS,
+    Exists,
+    Predicate,
+    TextMatch,
+    atoms,
+    attributes_of,
+    conjuncts,
+    size_of,
+)
 
 WINDOWS_MAX: Final = 256
 """Windows of a View that the executors compile; its predicates have NODES_MAX parts together."""
@@ -97,6 +106,18 @@ class View:
     on_publication: tuple[Transformation, ...] = ()
 
 
+def publisher_asked(view: View) -> dict[AttributeUid, frozenset[Kind]]:
+    """Return what rules ask of the publisher of an event, and as which kinds."""
+    asked: dict[AttributeUid, frozenset[Kind]] = {}
+    steps = (step for window in view.windows for step in window.transformations)
+    for rule in (rule for step in steps for rule in step.rules):
+        for atom in atoms(rule.condition):
+            if atom.uid.startswith(PUBLISHER_PREFIX) and not isinstance(atom, Exists):
+                kind = Kind.STRING if isinstance(atom, TextMatch) else atom.kind
+                asked[atom.uid] = asked.get(atom.uid, frozenset()) | {kind}
+    return asked
+
+
 def shows(window: Window, uid: AttributeUid) -> bool:
     """Return whether a window may show an attribute, transformed or as it was published."""
     shown = is_among(uid, window.attributes)
@@ -151,16 +172,16 @@ def written_type(view: View) -> TypeName | None:
 def asks_of(window: Window) -> frozenset[AttributeUid]:
     """Return the published attributes that decide what a window shows, besides those that it keeps.
 
-    What a rule assigns under a condition is shown as it was published where that condition is false.
+    What a rule assigns under a condition is shown as it was published where that condition is false. What
+    one step has made, the next does not read of what was published.
     """
-    steps = (
-        reads_of(step.rules)
-        | attributes_of(step.restriction)
-        | {rule.uid for rule in step.rules if rule.condition != ALWAYS}
-        for step in window.transformations
-    )
-    taken = (step.summary.reads for step in window.transformations if step.summary is not None)
-    return attributes_of(window.admits).union(*steps, *taken)
+    asked, made = set(attributes_of(window.admits)), set[AttributeUid]()
+    for step in window.transformations:
+        shown = {rule.uid for rule in step.rules if rule.condition != ALWAYS}
+        taken = frozenset[AttributeUid]() if step.summary is None else step.summary.reads
+        asked |= (reads_of(step.rules) | attributes_of(step.restriction) | taken | shown) - made
+        made |= {rule.uid for rule in step.rules}
+    return frozenset(asked)
 
 
 def window_size(window: Window) -> int:
@@ -179,8 +200,8 @@ def is_for_one(window: Window) -> bool:
 
 
 def is_among(uid: AttributeUid, attributes: AttributeSet) -> bool:
-    """Return whether a set of attributes has one."""
-    return attributes is ALL_ATTRIBUTES or uid in attributes
+    """Return whether a set of attributes has one, or whether it is for conditions alone: of the publisher."""
+    return attributes is ALL_ATTRIBUTES or uid in attributes or uid.startswith(PUBLISHER_PREFIX)
 
 
 def see(

@@ -16,13 +16,14 @@ from maia.errors import MaiaError
 from maia.postgres.config import PreparedConnector, Release, TableName
 from maia.postgres.positions import Positions, identity_of
 from maia.postgres.schema import (
+    EVENTS,
     columns_of_table,
     function_body,
     installed_releases,
     outbox_columns,
     store_columns,
-    table_sql,
     trigger_name,
+    waiting_rows,
 )
 from maia.postgres.values import COLUMN_TYPES, Connection, rows_of
 
@@ -40,14 +41,15 @@ class Findings:
     """How many of the broker's frames each store has taken."""
     stored: dict[str, int] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
-    broker: str | None = None
+    brokers: dict[str, str] = field(default_factory=dict)
+    """Which broker answers at which address, since the first time."""
 
 
 async def check(connection: Connection, prepared: PreparedConnector) -> Findings:
     """Compare what is installed with the file, and say how far stores and releases have come."""
     findings, config = Findings(), prepared.config
     identity = await identity_of(connection, config.schema)
-    findings.broker = identity.broker
+    findings.brokers = identity.brokers
     positions = Positions(config.data)
     try:
         positions.check(identity, adopt=False)
@@ -91,8 +93,7 @@ async def _check_releases(
                 f"release `{release.name}`: its outbox is of another version of the type; install again"
             )
         if columns:
-            counted = await rows_of(connection, "SELECT count(*) FROM {out}", out=table_sql(outbox))
-            findings.waiting[release.name] = counted[0][0]
+            findings.waiting[release.name] = await waiting_rows(connection, schema, release.name)
         differing = [one async for one in _trigger_differences(connection, schema, release)]
         findings.differences += differing
         if not differing:
@@ -110,11 +111,11 @@ async def _trigger_differences(connection: Connection, schema: str, release: Rel
         "SELECT t.tgname, n.nspname, c.relname, t.tgenabled <> 'D', p.prosrc, p.prosecdef FROM pg_trigger t"
         " JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgname = ANY (%s)",
-        [trigger_name(schema, release.name, event) for event in ("insert", "update")],
+        [trigger_name(schema, release.name, event) for event in EVENTS],
     )
     triggers = {row[0]: row[1:] for row in found}
     wanted = () if release.table is None else release.on
-    for event in ("insert", "update"):
+    for event in EVENTS:
         there = triggers.get(trigger_name(schema, release.name, event))
         if (there is None) == (event in wanted):
             state = "is missing" if there is None else f"on {there[0]}.{there[1]} is not declared"
@@ -130,10 +131,9 @@ async def _trigger_differences(connection: Connection, schema: str, release: Rel
                 yield f"release `{release.name}`: the text of its trigger is another one; install again"
     if release.table is not None:
         columns = await columns_of_table(connection, release.table)
-        for attribute in release.event_type.attributes:
-            column = release.columns[attribute.name]
+        for name, column in release.columns.items():
             kind = columns.get(column, "missing").partition("(")[0]
-            if kind not in COLUMN_TYPES[attribute.kind]:
+            if kind not in COLUMN_TYPES[release.event_type.vocabulary[name].kind]:
                 yield f"release `{release.name}`: column `{column}` of {release.table} is {kind}"
 
 

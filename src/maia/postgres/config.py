@@ -35,7 +35,7 @@ from maia.client.errors import BadDurableName, check_durable_name
 from maia.config.constitutions import read_constitutions
 from maia.config.input_files import read_certificates, read_definitions, read_owner
 from maia.config.settings import (
-    Address,
+    Addresses,
     BadConfig,
     Defaults,
     Loopback,
@@ -51,7 +51,7 @@ from maia.config.settings import (
 )
 from maia.config.start_checks import check_folder, opened
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
-from maia.events import Attribute, Instant
+from maia.events import Attribute, Instant, Kind
 from maia.predicates import Predicate, parse_predicate
 from maia.types import SignedDefinition, VerifiedType, verify_definition
 
@@ -94,6 +94,8 @@ class StoreSetting(msgspec.Struct, frozen=True, kw_only=True):
     """The type that the connector's right converts events into, if it does."""
     durable: Text = ""
     """The name of the durable subscription; default: `postgres/NAME`."""
+    operation: Text | None = None
+    """The attribute that says `insert`, `delete` or `truncate`: the table is then a replica."""
 
 
 class ReleaseSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,12 +105,20 @@ class ReleaseSetting(msgspec.Struct, frozen=True, kw_only=True):
     definition: Paths
     table: Table | None = None
     """The table whose rows are released; without one, only derived events are."""
-    on: tuple[Literal["insert", "update"], ...] = ("insert",)
+    on: tuple[Literal["insert", "update", "delete", "truncate"], ...] = ("insert",)
     """Which writes release a row."""
+    operation: Text | None = None
+    """The attribute that says `insert`, `delete` or `truncate`; deletes are not released without one."""
     columns: tuple[ColumnWord, ...] = ()
     """ATTRIBUTE=COLUMN where the table calls an attribute differently."""
     filter: Text = "true"
     """Advertise no more than this."""
+
+    def __post_init__(self) -> None:
+        taken_away = [one for one in self.on if one in ("delete", "truncate")]
+        if taken_away and self.operation is None:
+            problem = f"`{taken_away[0]}` needs `operation`: an attribute of the type that says what happened"
+            raise Mismatch("on", problem)
 
 
 class DeriveSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,8 +145,8 @@ class PostgresConfig(msgspec.Struct, frozen=True, kw_only=True):
     coordinator: PrincipalWord
     credentials: Paths
     """Certificates and constitutions of quorums: files, and folders of *.cert and *.quorum."""
-    broker: Address
-    """The broker; it must record the types that are stored and released."""
+    broker: Addresses
+    """The broker, or several of the organisation; they must record the types that are stored and released."""
     data: Path
     """A folder, not on the database's disk, which says what has left the database."""
     schema: SchemaName = "maia"
@@ -187,8 +197,14 @@ def read_config(
     for derived in config.derive:
         if derived.store not in {one.name for one in config.store}:
             raise config.wrong("derive", f"names `{derived.store}`, which no `[[store]]` declares")
+        if any(one.name == derived.store and one.operation is not None for one in config.store):
+            raise config.wrong(
+                "derive", f"names `{derived.store}`, which is a replica: nothing is derived of it"
+            )
         if derived.release not in {one.name for one in config.release}:
             raise config.wrong("derive", f"names `{derived.release}`, which no `[[release]]` declares")
+    if not config.broker:
+        raise config.wrong("broker", "names no broker")
     if not config.store and not config.release:
         where = f"`{file}`"
         raise BadConfig(f"{where}: nothing is declared; write `[[store]]` or `[[release]]`")
@@ -229,11 +245,13 @@ class TableStore:
     shown_as: tuple[SignedDefinition, ...] = field(default=(), repr=False)
     derived: tuple[tuple[str, str], ...] = ()
     """Release and query of each derivation."""
+    operation: str | None = None
+    """The attribute that says what was done to a row, if the table is a replica."""
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Return the attributes, which are the table's columns."""
-        return self.event_type.attributes
+        """Return the attributes that are the table's columns."""
+        return tuple(one for one in self.event_type.attributes if one.name != self.operation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +265,9 @@ class Release:
     table: TableName | None
     on: tuple[str, ...]
     columns: Mapping[str, str]
-    """The table's column for each attribute, by name."""
+    """The table's column for each attribute, by name; the operation has none."""
+    operation: str | None = None
+    """The attribute that says what was done to the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +325,7 @@ def prepare(
                     for derived in config.derive
                     if derived.store == one.name
                 ),
+                _operation(config, "store", one.operation, arrives_as),
             )
         )
     releases = []
@@ -319,6 +340,7 @@ def prepare(
                 None if declared.table is None else _table_named(declared.table),
                 tuple(sorted(set(declared.on))),
                 _columns(config, declared, event_type),
+                _operation(config, "release", declared.operation, event_type),
             )
         )
     return PreparedConnector(config, key, network, credentials, constitutions, tuple(stores), tuple(releases))
@@ -349,4 +371,16 @@ def _columns(config: PostgresConfig, declared: ReleaseSetting, event_type: Verif
                 "release", f"`{declared.name}` names `{attribute}`, which its type does not have"
             )
         columns[attribute] = column
+    if declared.operation is not None:
+        columns.pop(declared.operation, None)
     return columns
+
+
+def _operation(config: PostgresConfig, table: str, name: str | None, event_type: VerifiedType) -> str | None:
+    """Return the attribute that says what was done to a row, if one does; it is a string of the type."""
+    found = None if name is None else event_type.vocabulary.get(name)
+    if name is not None and (found is None or found.kind is not Kind.STRING):
+        raise config.wrong(
+            table, f"`operation` is `{name}`, which is no attribute of kind string of its type"
+        )
+    return name

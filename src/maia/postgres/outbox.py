@@ -9,6 +9,8 @@ for many frames.
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -22,6 +24,7 @@ from maia.postgres.values import Connection
 
 _ROWS_AT_ONCE: Final = 16 * 1024
 _BYTES_AT_ONCE: Final = 8 << 20
+_ROWS_KEPT: Final = 100_000
 _MOST: Final = 2**63 - 1
 _Place: TypeAlias = tuple[int, int]
 """The position of a commit, and one of its rows."""
@@ -47,8 +50,14 @@ class PlannedFrame:
 class Outbox:
     """The rows of one release that wait, on one connection."""
 
-    def __init__(self, connection: Connection, schema: str, release: Release) -> None:
-        """Read and delete on this connection, which no other task uses."""
+    def __init__(self, connection: Connection, schema: str, release: Release, *, keep_s: float = 0.0) -> None:
+        """Read and delete on this connection, which no other task uses.
+
+        Rows that a broker has taken on are kept for so long: if it is lost, another one gets them again.
+        """
+        self._keep_s = keep_s
+        self._done: deque[tuple[float, int, int]] = deque()
+        """Until when rows are kept that were taken on: up to which frame, and how many."""
         self._connection, self._release = connection, release
         self._names = [one.name for one in release.event_type.attributes]
         self._rows_max = rows_per_frame(release.event_type)
@@ -91,9 +100,9 @@ class Outbox:
             " AND c.position IS NULL"
         ).format(**parts)
         self._plan = sql.SQL(
-            "WITH numbered AS (INSERT INTO {s}.frames (release, number, upto_position, upto_row)"
+            "WITH numbered AS (INSERT INTO {s}.frames (release, number, upto_position, upto_row, rows)"
             " SELECT %(release)s, * FROM unnest(%(numbers)s::bigint[], %(positions)s::bigint[],"
-            " %(rows)s::bigint[]))"
+            " %(rows)s::bigint[], %(counts)s::integer[]))"
             " UPDATE {s}.releases SET next_frame = %(next)s, planned_position = %(position)s,"
             " planned_row = %(row)s WHERE name = %(release)s AND next_frame = %(before)s"
         ).format(**parts)
@@ -106,8 +115,13 @@ class Outbox:
         self._refuse = sql.SQL("UPDATE {s}.releases SET refused = refused + %s WHERE name = %s").format(
             **parts
         )
+        self._note_done = sql.SQL(
+            "UPDATE {s}.releases SET done_frame = %(done)s WHERE name = %(release)s AND done_frame < %(done)s"
+        ).format(**parts)
         self._ends: dict[int, _Place] = {}
         """Where each frame ends that was planned and whose rows are still there."""
+        self._rows_planned = 0
+        """How many rows were planned since frames were taken on: about as many as are taken on next."""
         self._planned: _Place = (0, 0)
         self._deleted: _Place = (0, 0)
         """Up to where rows were deleted on this connection."""
@@ -124,38 +138,60 @@ class Outbox:
             self._ends = {number: (position, last) for number, position, last in frames}
             everything = {"limit": _MOST, "bytes": _MOST}
             rows = await self._rows(_between((0, 0), self._planned) | everything)
+        self._rows_planned = len(rows)
         return [self._frame(number, part) for number, part in _parted(rows, self._ends)]
 
     async def plan(self, done: int | None) -> list[PlannedFrame]:
         """Delete frames up to number `done`, which the broker has taken on; plan the next and return them."""
         asked: dict[str, object] = {"release": self._release.name}
+        now = asyncio.get_running_loop().time()
+        if done is not None:
+            self._done.append((now + self._keep_s, done, self._rows_planned))
+            self._rows_planned = 0
+        gone = self._not_kept(now)
         async with self._connection.transaction():
-            if done is not None:
-                gone = _between(self._deleted, self._ends[done]) | {"number": done}
-                await self._connection.execute(self._delete, asked | gone)
+            if done is not None and self._keep_s:
+                await self._connection.execute(self._note_done, asked | {"done": done})
+            if gone is not None:
+                rows_gone = _between(self._deleted, self._ends[gone]) | {"number": gone}
+                await self._connection.execute(self._delete, asked | rows_gone)
             # One statement, so one snapshot: a commit that it sees, it sees with all that came before.
             await self._connection.execute(self._place, asked)
             some = {"limit": _ROWS_AT_ONCE, "bytes": _BYTES_AT_ONCE}
             rows = await self._rows(_between(self._planned, (_MOST, _MOST)) | some)
             ends = list(self._ends_of(rows))
             numbered = {self.next_frame + index: end for index, end in enumerate(ends)}
+            parts = list(_parted(rows, numbered))
             if numbered:
                 planned = await self._connection.execute(
                     self._plan,
                     asked
                     | {"next": self.next_frame + len(ends), "before": self.next_frame}
                     | {"position": ends[-1][0], "row": ends[-1][1], "numbers": list(numbered)}
-                    | {"positions": [end[0] for end in ends], "rows": [end[1] for end in ends]},
+                    | {"positions": [end[0] for end in ends], "rows": [end[1] for end in ends]}
+                    | {"counts": [len(part) for _, part in parts]},
                 )
                 if planned.rowcount != 1:
                     raise ConnectorInUse("another connector has planned frames of this release meanwhile")
-        if done is not None:
-            self._deleted = self._ends[done]
-            self._ends = {number: end for number, end in self._ends.items() if number > done}
+        if gone is not None:
+            self._deleted = self._ends[gone]
+            self._ends = {number: end for number, end in self._ends.items() if number > gone}
+            self._done = deque(one for one in self._done if one[1] > gone)
         if numbered:
             self._ends |= numbered
+            self._rows_planned += len(rows)
             self._planned, self.next_frame = ends[-1], self.next_frame + len(ends)
-        return [self._frame(number, part) for number, part in _parted(rows, numbered)]
+        return [self._frame(number, part) for number, part in parts]
+
+    def _not_kept(self, now: float) -> int | None:
+        """Return up to which frame rows are kept no longer: their time is over, or there are too many."""
+        gone: int | None = None
+        kept = sum(rows for _, _, rows in self._done)
+        for until, number, rows in self._done:
+            if until > now and kept <= _ROWS_KEPT:
+                break
+            gone, kept = number, kept - rows
+        return gone
 
     async def note_refused(self, rows: int) -> None:
         """Count rows that the broker refused: they lay outside the connector's right."""

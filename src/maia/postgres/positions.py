@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import struct
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -49,8 +50,8 @@ class DatabaseIdentity:
     incarnation: str
     is_copy: bool
     """Whether it was installed on another server, or as another database."""
-    broker: str | None
-    """The broker that it is bound to, once it was connected."""
+    brokers: dict[str, str]
+    """The brokers that it is bound to, once it was connected, by their addresses."""
     may_rebind: bool
     """Whether the broker that answers next is the one from then on."""
     is_fresh: bool
@@ -63,7 +64,7 @@ async def identity_of(connection: Connection, schema: str) -> DatabaseIdentity:
         raise NotInstalled(f"nothing is installed in schema `{schema}`: run `maia postgres install`")
     found = await rows_of(
         connection,
-        "SELECT format, incarnation::text, broker,"
+        "SELECT format, incarnation::text,"
         " (own.system_identifier, own.database) IS DISTINCT FROM (control.system_identifier, here.oid),"
         " NOT EXISTS (SELECT FROM {s}.releases WHERE next_frame > 0)"
         " AND NOT EXISTS (SELECT FROM {s}.stores WHERE position > 0), may_rebind"
@@ -74,27 +75,59 @@ async def identity_of(connection: Connection, schema: str) -> DatabaseIdentity:
     if not found or found[0][0] != FORMAT:
         raise NotInstalled(f"schema `{schema}` is of another version: run `maia postgres install`")
     row = found[0]
-    return DatabaseIdentity(str(row[1]), bool(row[3]), row[2], bool(row[5]), bool(row[4]))
+    bound = await rows_of(connection, "SELECT address, broker FROM {s}.brokers", s=sql.Identifier(schema))
+    return DatabaseIdentity(str(row[1]), bool(row[2]), dict(bound), bool(row[4]), bool(row[3]))
 
 
-async def bind(connection: Connection, schema_name: str, broker: str) -> None:
-    """Bind the database to the broker that has answered, and to no other from then on.
+async def bind(
+    connection: Connection, schema_name: str, *, address: str, broker: str, addresses: Sequence[str]
+) -> None:
+    """Bind the database to the broker that has answered at an address, and to no other there from then on.
 
-    Positions are those of one broker's log. A store that has come some way in one cannot go on in another.
+    Positions are those of one broker's log. A store that has come some way goes on where a broker that it
+    knows still serves it: another one is bound beside such a one, and not in its place.
     """
     schema = sql.Identifier(schema_name)
     async with connection.transaction():
+        row = (
+            await rows_of(connection, "SELECT broker, may_rebind FROM {s}.connection FOR UPDATE", s=schema)
+        )[0]
+        if row[1]:
+            await ask(connection, "DELETE FROM {s}.brokers", s=schema)
+        bound = dict(await rows_of(connection, "SELECT address, broker FROM {s}.brokers", s=schema))
+        if not bound and row[0] is not None and not row[1]:
+            bound = {"": row[0]}  # format 2 knew one broker, and not where
         others = (
-            "SELECT name FROM {s}.stores, {s}.connection"
-            " WHERE position > 0 AND broker IS DISTINCT FROM %s ORDER BY name"
+            "SELECT name FROM {s}.stores WHERE position > 0 AND NOT EXISTS (SELECT FROM {s}.cursors"
+            " WHERE store = name AND broker = %s) ORDER BY name"
         )
-        for row in await rows_of(connection, others, broker, s=schema):
+        behind = await rows_of(connection, others, broker, s=schema)
+        has_another = any(one in addresses for one in bound)
+        if behind and not has_another:
             raise Refusal(
                 "REFUSED-POSTGRES-BROKER",
-                f"store `{row[0]}` has events of another broker's log; to store events of this one, "
-                "declare it anew, with another name and table",
+                f"store `{behind[0][0]}` has events of another broker's log; to store events of this one, "
+                "declare it anew, with another name and table, or name both brokers",
             )
-        await ask(connection, "UPDATE {s}.connection SET broker = %s, may_rebind = false", broker, s=schema)
+        if bound and broker not in bound.values() and not has_another:
+            raise Refusal(
+                "REFUSED-POSTGRES-BROKER",
+                "the database is bound to another broker; name both, or see `accept`",
+            )
+        if any(broker == one and where in addresses and where != address for where, one in bound.items()):
+            raise Refusal(
+                "REFUSED-POSTGRES-BROKER", f"`{address}` leads to a broker that the file has already"
+            )
+        known = "INSERT INTO {s}.brokers VALUES (%s, %s) ON CONFLICT (address) DO UPDATE SET broker = %s"
+        await ask(connection, known, address, broker, broker, s=schema)
+        named = "UPDATE {s}.awaited SET broker = %s WHERE broker = %s"
+        await ask(connection, named, broker, address, s=schema)
+        await ask(
+            connection,
+            "UPDATE {s}.connection SET broker = coalesce(broker, %s), may_rebind = false",
+            broker,
+            s=schema,
+        )
 
 
 class Positions:
@@ -252,6 +285,14 @@ async def accept(
     async with connection.transaction():
         for name in await installed_releases(connection, schema_name):
             out = sql.Identifier(schema_name, f"out_{name}")
+            # What a broker had taken on is kept for another one, and is published already.
+            left = (
+                "DELETE FROM {out} o USING {s}.commits c, {s}.frames f, {s}.releases r WHERE r.name = %s"
+                " AND (f.release, f.number) = (r.name, r.done_frame) AND c.release = r.name"
+                " AND (o.maia_xid, o.maia_started) = (c.xid, c.started)"
+                " AND (c.position, o.maia_row) <= (f.upto_position, f.upto_row)"
+            )
+            await ask(connection, left, name, out=out, s=schema)
             if publish:
                 kept[name] = (await rows_of(connection, "SELECT count(*) FROM {out}", out=out))[0][0]
             else:
@@ -259,7 +300,9 @@ async def accept(
         if not publish:
             await ask(connection, "DELETE FROM {s}.commits", s=schema)
         await ask(connection, "DELETE FROM {s}.frames", s=schema)
-        begun = "UPDATE {s}.releases SET next_frame = 0, planned_position = 0, planned_row = 0"
+        begun = (
+            "UPDATE {s}.releases SET next_frame = 0, planned_position = 0, planned_row = 0, done_frame = -1"
+        )
         await ask(connection, begun, s=schema)
         own = (
             "UPDATE {s}.connection SET incarnation = %s, may_rebind = true,"

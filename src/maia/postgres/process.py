@@ -27,6 +27,7 @@ from maia.errors import MaiaError, Unavailable
 from maia.net.observer import Records
 from maia.net.process import own_folder, until_told_to_stop
 from maia.net.status_endpoint import StatusSource, answering
+from maia.postgres.broker_links import LOOK_S, BrokerLink
 from maia.postgres.config import PreparedConnector
 from maia.postgres.outbox import ConnectorInUse
 from maia.postgres.positions import (
@@ -39,12 +40,15 @@ from maia.postgres.positions import (
 )
 from maia.postgres.release import ReleaseTask
 from maia.postgres.schema import channel, installed_releases
-from maia.postgres.store import StoreTask
+from maia.postgres.store import StoreNumbers, StoreTask
 from maia.postgres.values import Connection, connected, database_problem, rows_of
 
 _AGAIN_S: Final = 0.2
 _AGAIN_MOST_S: Final = 30.0
 _REPORT_S: Final = 60.0
+_KEEP_S: Final = 60.0
+"""How long rows are kept that a broker has taken on, if there is another one: what the first has not passed
+on when it is lost leaves again."""
 _FATAL: Final = (RestoredDatabase, NotInstalled)
 
 _Found = TypeVar("_Found")
@@ -90,42 +94,66 @@ async def serve(prepared: PreparedConnector, records: Records, ready: Callable[[
 async def _work(prepared: PreparedConnector, records: Records, ready: Callable[[Running], None]) -> None:
     positions = Positions(prepared.config.data)
     identity = await _again(lambda: _identity(prepared, positions), records, "database")
-    broker = identity.broker
-    if broker is None or identity.may_rebind:
-        # The first time, the broker that answers is the one, and no other from then on.
-        async with _client(prepared, records, None) as client:
-            answering = str(client.broker)
-        await _again(lambda: _bind(prepared, answering), records, "database")
-        broker = answering
-    async with _client(prepared, records, read_principal(broker)) as client:
-        stores = [
-            StoreTask(one, client=lambda: client, positions=positions, records=records)
-            for one in prepared.stores
-        ]
-        releases = [
-            ReleaseTask(one, client=lambda: client, positions=positions, records=records)
-            for one in prepared.releases
-        ]
-        tasks: Sequence[_ConnectorTask] = [*stores, *releases]
-        try:
-            answers = _answering(prepared, client, stores, releases, records)
-            async with answers, asyncio.TaskGroup() as group:
-                for task in tasks:
-                    group.create_task(_run(task, prepared, identity, records))
-                group.create_task(_listen(prepared, releases, records))
-                group.create_task(_renew(prepared, client, records))
-                group.create_task(_report(stores, releases, records))
-                for task in tasks:
-                    await task.is_serving.wait()
-                names = (
-                    tuple(one.name for one in prepared.stores),
-                    tuple(one.name for one in prepared.releases),
-                )
-                ready(Running(broker, str(prepared.key.principal), *names))
-        except BaseExceptionGroup as group_of_errors:
-            raise group_of_errors.exceptions[0] from None
-        finally:
-            await asyncio.gather(*(task.give_up() for task in tasks))
+    links = [BrokerLink(one, identity.brokers.get(one, one)) for one in prepared.config.broker]
+    stores = [
+        StoreTask(one, link=link, links=links, numbers=numbers, positions=positions, records=records)
+        for one, numbers in ((one, StoreNumbers()) for one in prepared.stores)
+        for link in links
+    ]
+    keep_s = _KEEP_S if len(links) > 1 else 0.0
+    releases = [
+        ReleaseTask(one, links=list(links), positions=positions, records=records, keep_s=keep_s)
+        for one in prepared.releases
+    ]
+    tasks: Sequence[_ConnectorTask] = [*stores, *releases]
+    try:
+        async with asyncio.TaskGroup() as connections:
+            for link in links:
+                connections.create_task(_stay_connected(link, prepared, identity, records))
+            await _first_client(links)
+            try:
+                answers = _answering(prepared, links, stores, releases, records)
+                async with answers, asyncio.TaskGroup() as group:
+                    for task in tasks:
+                        group.create_task(_run(task, prepared, identity, records))
+                    group.create_task(_listen(prepared, releases, records))
+                    group.create_task(_report(stores, releases, records))
+                    while not _is_ready(links, stores, releases):
+                        await asyncio.sleep(LOOK_S)
+                    names = (
+                        tuple(one.name for one in prepared.stores),
+                        tuple(one.name for one in prepared.releases),
+                    )
+                    broker = next((one.key for one in links if one.is_up), links[0].key)
+                    ready(Running(broker, str(prepared.key.principal), *names))
+            finally:
+                await asyncio.gather(*(task.give_up() for task in tasks))
+    except BaseExceptionGroup as problems:
+        first: BaseException = problems
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
+
+
+async def _first_client(links: Sequence[BrokerLink]) -> None:
+    waiting = [asyncio.create_task(one.has_client.wait()) for one in links]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+
+
+def _is_ready(
+    links: Sequence[BrokerLink], stores: Sequence[StoreTask], releases: Sequence[ReleaseTask]
+) -> bool:
+    """Return whether every release is published, and every store served by one broker."""
+    served = [stores[start : start + len(links)] for start in range(0, len(stores), len(links))]
+    return (
+        any(one.is_up for one in links)
+        and all(any(one.is_serving.is_set() for one in some) for some in served)
+        and all(one.is_serving.is_set() for one in releases)
+    )
 
 
 # ------------------------------------------------------------ the database
@@ -152,18 +180,24 @@ async def _check_installed(connection: Connection, prepared: PreparedConnector) 
             )
 
 
-async def _bind(prepared: PreparedConnector, broker: str) -> None:
-    async with connected(prepared.config.database) as connection:
-        await bind(connection, prepared.config.schema, broker)
+async def _bind(prepared: PreparedConnector, address: str, broker: str) -> None:
+    config = prepared.config
+    async with connected(config.database) as connection:
+        await bind(connection, config.schema, address=address, broker=broker, addresses=config.broker)
 
 
 async def _run(
-    task: _ConnectorTask, prepared: PreparedConnector, identity: DatabaseIdentity, records: Records
+    task: _ConnectorTask,
+    prepared: PreparedConnector,
+    identity: DatabaseIdentity,
+    records: Records,
 ) -> None:
     """Let one store or release work, again and again."""
     failures = 0
     config, loop = prepared.config, asyncio.get_running_loop()
     while True:
+        if isinstance(task, StoreTask):
+            await task.link.has_client.wait()
         began = loop.time()
         try:
             async with connected(config.database, is_queue=isinstance(task, ReleaseTask)) as connection:
@@ -213,22 +247,47 @@ async def _listen(prepared: PreparedConnector, releases: Sequence[ReleaseTask], 
 def _shown(problem: psycopg.Error | OSError) -> MaiaError:
     if isinstance(problem, psycopg.Error):
         return database_problem(problem)
-    return Unavailable(f"the connection failed: {type(problem).__name__}")
+    return Unavailable("UNAVAILABLE-POSTGRES", f"the connection failed: {type(problem).__name__}")
 
 
 # ------------------------------------------------------------ the broker
 
 
+async def _stay_connected(
+    link: BrokerLink, prepared: PreparedConnector, identity: DatabaseIdentity, records: Records
+) -> None:
+    """Be connected to one broker; if it refuses the connector, go on with the others, if there are any."""
+    failures = 0
+    while True:
+        try:
+            if link.address not in identity.brokers or identity.may_rebind:
+                # The first time, the broker that answers is the one, and no other from then on.
+                async with _client(prepared, records, link.address, None) as client:
+                    answering = str(client.broker)
+                await _again(lambda: _bind(prepared, link.address, answering), records, "database")  # noqa: B023 - awaited
+                link.key = answering
+            async with _client(prepared, records, link.address, read_principal(link.key)) as client:
+                link.client = client
+                link.has_client.set()
+                await _renew(prepared, client, records)
+        except MaiaError as problem:
+            if len(prepared.config.broker) == 1:
+                raise
+            records.note("failed", {"task": f"broker {link.address}", **problem.as_record()})
+        failures += 1
+        await _pause(failures)
+
+
 @asynccontextmanager
 async def _client(
-    prepared: PreparedConnector, records: Records, broker: Principal | None
+    prepared: PreparedConnector, records: Records, address: str, broker: Principal | None
 ) -> AsyncIterator[Client]:
-    """Connect to the broker; one that is away is waited for, one that refuses the connector is not."""
+    """Connect to a broker; one that is away is waited for, one that refuses the connector is not."""
     failures = 0
     while True:
         async with AsyncExitStack() as stack:
             connecting = connect(
-                prepared.config.broker,
+                address,
                 key=prepared.key,
                 network=prepared.network,
                 credentials=prepared.credentials,
@@ -269,17 +328,16 @@ async def _renew(prepared: PreparedConnector, client: Client, records: Records) 
 @asynccontextmanager
 async def _answering(
     prepared: PreparedConnector,
-    client: Client,
+    links: Sequence[BrokerLink],
     stores: Sequence[StoreTask],
     releases: Sequence[ReleaseTask],
     records: Records,
 ) -> AsyncIterator[None]:
     """Answer /health, /ready, /metrics and /status, while the body runs."""
     config = prepared.config
-    tasks: Sequence[_ConnectorTask] = [*stores, *releases]
 
     def is_ready() -> bool:
-        return client.broker is not None and all(one.is_serving.is_set() for one in tasks)
+        return _is_ready(links, stores, releases)
 
     def state(task: _ConnectorTask, done: int) -> dict[str, object]:
         problem = None if task.problem is None else task.problem.as_record()
@@ -289,8 +347,9 @@ async def _answering(
         return {
             "principal": str(prepared.key.principal),
             "network": prepared.network.name,
-            "address": config.broker,
-            "broker": None if client.broker is None else str(client.broker),
+            "address": ", ".join(config.broker),
+            "broker": next((one.key for one in links if one.is_up), None),
+            "brokers": {one.address: one.key if one.is_up else None for one in links},
             "tasks": {
                 **{one.name: state(one, one.stored) for one in stores},
                 **{one.name: state(one, one.published) for one in releases},

@@ -32,7 +32,7 @@ from maia.postgres.config import PreparedConnector, Release, TableName, TableSto
 from maia.postgres.values import CHECKS, COLUMN_TYPES, Connection, ask, rows_of
 from maia.views.plan import POSTGRES_TYPES
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 _EVENT_BYTES_MAX: Final = 2 << 20
 _OUTBOX_OWN: Final = {
     "maia_xid": "xid8",
@@ -46,6 +46,8 @@ _STORE_OWN: Final = {
     "maia_publisher": "text",
     "maia_published_at": "timestamp with time zone",
 }
+_REPLICA_OWN: Final = {**_STORE_OWN, "maia_digest": "bytea"}
+"""Of a replica, a row is found again by the digest of its values."""
 
 
 def channel(schema: str) -> str:
@@ -93,6 +95,20 @@ def _common(schema: sql.Identifier, channel_name: str) -> Iterable[sql.Composed]
         """CREATE TABLE IF NOT EXISTS {s}.stores (
             name text PRIMARY KEY, position bigint NOT NULL DEFAULT 0, after bytea,
             stored bigint NOT NULL DEFAULT 0, missed bigint NOT NULL DEFAULT 0)""",
+        # A store is served by every broker of the file: how far each has come, and what it will still bring
+        # that another one has brought. A broker that was never reached is called by its address.
+        "CREATE TABLE IF NOT EXISTS {s}.brokers (address text PRIMARY KEY, broker text NOT NULL)",
+        """CREATE TABLE IF NOT EXISTS {s}.cursors (
+            store text NOT NULL, broker text NOT NULL, after bytea NOT NULL, PRIMARY KEY (store, broker))""",
+        """CREATE TABLE IF NOT EXISTS {s}.awaited (
+            store text NOT NULL, broker text NOT NULL, label bytea NOT NULL, stream bytea NOT NULL,
+            number bigint NOT NULL, PRIMARY KEY (store, broker, label))""",
+        "ALTER TABLE {s}.releases ADD COLUMN IF NOT EXISTS done_frame bigint NOT NULL DEFAULT -1",
+        "ALTER TABLE {s}.frames ADD COLUMN IF NOT EXISTS rows integer NOT NULL DEFAULT 0",
+        # Format 2 had one broker, and its position with each store.
+        """INSERT INTO {s}.cursors SELECT name, broker, after FROM {s}.stores, {s}.connection
+            WHERE after IS NOT NULL AND broker IS NOT NULL ON CONFLICT DO NOTHING""",
+        "UPDATE {s}.stores SET after = NULL WHERE after IS NOT NULL",
         # A derived row comes through here as well: the trigger is on the outbox itself.
         # A role may be given INSERT on an outbox: what it says of its transaction is its own, or refused.
         """CREATE OR REPLACE FUNCTION {s}.mark() RETURNS trigger LANGUAGE plpgsql
@@ -174,26 +190,67 @@ def _outbox(schema: sql.Identifier, release: Release) -> Iterable[sql.Composed]:
 
 
 def function_body(schema: sql.Identifier, release: Release) -> sql.Composed:
-    """Return what the trigger of a release does with the rows that were written."""
-    names = [one.name for one in release.event_type.attributes]
-    return sql.SQL(
-        "BEGIN INSERT INTO {s}.{out} ({into}) SELECT {found} FROM written; RETURN NULL; END"
-    ).format(
-        s=schema,
-        out=sql.Identifier(f"out_{release.name}"),
-        into=sql.SQL(", ").join(map(sql.Identifier, names)),
-        found=sql.SQL(", ").join(sql.Identifier("written", release.columns[name]) for name in names),
+    """Return what the trigger of a release does with the rows that were written, or are taken away."""
+    out = sql.Identifier(f"out_{release.name}")
+    names = [*release.columns, *([] if release.operation is None else [release.operation])]
+    into = sql.SQL("INSERT INTO {s}.{out} ({into}) ").format(
+        s=schema, out=out, into=sql.SQL(", ").join(map(sql.Identifier, names))
     )
+
+    def of(rows: LiteralString, *, exact: bool = True) -> sql.Composed:
+        kinds = {column: release.event_type.vocabulary[name].kind for name, column in release.columns.items()}
+        # Compared by code point: under another collation, two texts that differ may count as equal.
+        text = {column for column, kind in kinds.items() if exact and kind is Kind.STRING}
+        found = sql.SQL(", ").join(
+            sql.SQL('{}::text COLLATE "C"' if one in text else "{}").format(sql.Identifier(rows, one))
+            for one in release.columns.values()
+        )
+        return sql.SQL("SELECT {found} FROM {rows}").format(found=found, rows=sql.Identifier(rows))
+
+    if release.operation is None or release.table is None:
+        written = of("written", exact=False)
+        return sql.SQL("BEGIN {into}{written}; RETURN NULL; END").format(into=into, written=written)
+    return sql.SQL(_BY_OPERATION).format(
+        into=into, written=of("written"), removed=of("removed"), table=table_sql(release.table),
+        all=sql.SQL(", ").join(sql.Identifier("every", one) for one in release.columns.values()),
+    )  # fmt: skip
+
+
+_BY_OPERATION: Final = """BEGIN
+IF TG_OP = 'TRUNCATE' THEN
+    -- TRUNCATE takes rows away that an older snapshot does not show: and that would never be released.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE feature_not_supported USING MESSAGE = 'a released table is truncated in READ COMMITTED';
+    END IF;
+    {into}SELECT {all}, 'truncate' FROM {table} AS every;
+ELSIF TG_OP = 'DELETE' THEN
+    {into}SELECT gone.*, 'delete' FROM ({removed}) AS gone;
+ELSIF TG_OP = 'UPDATE' THEN
+    {into}SELECT gone.*, 'delete' FROM ({removed} EXCEPT ALL {written}) AS gone;
+    {into}SELECT come.*, 'insert' FROM ({written} EXCEPT ALL {removed}) AS come;
+ELSE
+    {into}SELECT come.*, 'insert' FROM ({written}) AS come;
+END IF;
+RETURN NULL; END"""
+"""An update is the delete of what a row was and the insert of what it is: each is shown to those who may see
+it, and none learns that a row came from, or went, where it sees nothing (A91)."""
+EVENTS: Final = ("insert", "update", "delete", "truncate")
 
 
 def _trigger(schema: sql.Identifier, release: Release, event: str) -> sql.Composed:
     assert release.table is not None  # noqa: S101 - a release without a table has no trigger
+    rows: LiteralString = {
+        "insert": "AFTER INSERT ON {table} REFERENCING NEW TABLE AS written",
+        "update": "AFTER UPDATE ON {table} REFERENCING NEW TABLE AS written OLD TABLE AS removed",
+        "delete": "AFTER DELETE ON {table} REFERENCING OLD TABLE AS removed",
+        "truncate": "BEFORE TRUNCATE ON {table}",
+    }[event]
+    if release.operation is None:
+        rows = rows.replace(" OLD TABLE AS removed", "")
     return sql.SQL(
-        "CREATE OR REPLACE TRIGGER {name} AFTER {event} ON {table} REFERENCING NEW TABLE AS written"
-        " FOR EACH STATEMENT EXECUTE FUNCTION {s}.{function}()"
+        "CREATE OR REPLACE TRIGGER {name} " + rows + " FOR EACH STATEMENT EXECUTE FUNCTION {s}.{function}()"
     ).format(
         name=sql.Identifier(trigger_name(schema.as_string(None).strip('"'), release.name, event)),
-        event=sql.SQL("INSERT" if event == "insert" else "UPDATE"),
         table=table_sql(release.table),
         s=schema,
         function=sql.Identifier(f"release_{release.name}"),
@@ -205,7 +262,7 @@ async def _install_release(connection: Connection, schema: sql.Identifier, relea
     found = await columns_of_table(connection, own)
     if found and found != outbox_columns(release):
         # The type has another version: an outbox is made anew while nothing waits in it.
-        if await _has_rows(connection, table_sql(own)):
+        if await waiting_rows(connection, own.schema, release.name):
             raise BadInput(
                 "INPUT-POSTGRES-ROWS-WAITING",
                 f"rows of release `{release.name}` wait to be published in the form of another version; "
@@ -235,6 +292,32 @@ async def _install_release(connection: Connection, schema: sql.Identifier, relea
         await connection.execute(_trigger(schema, release, event))
 
 
+async def resend(connection: Connection, schema_name: str, release: Release) -> int:
+    """Release every row that a table has as it is now, as its delete and its insert; return how many.
+
+    A replica that has a row is as it was, and one that has begun since gets it. No row is written meanwhile.
+    """
+    if release.table is None or release.operation is None:
+        raise BadInput(
+            "INPUT-POSTGRES-TABLE",
+            f"release `{release.name}` has no `operation`: rows that leave again would be new events",
+        )
+    names = [*release.columns, release.operation]
+    async with connection.transaction():
+        await ask(connection, "LOCK TABLE {table} IN SHARE MODE", table=table_sql(release.table))
+        sent = await ask(
+            connection,
+            "INSERT INTO {out} ({names}) SELECT {columns}, again.operation FROM {table} AS every CROSS JOIN"
+            " (VALUES (1, 'delete'), (2, 'insert')) AS again (step, operation)"
+            " ORDER BY every.ctid, again.step",
+            out=sql.Identifier(schema_name, f"out_{release.name}"),
+            names=sql.SQL(", ").join(map(sql.Identifier, names)),
+            columns=sql.SQL(", ").join(sql.Identifier("every", one) for one in release.columns.values()),
+            table=table_sql(release.table),
+        )
+    return sent.rowcount // 2
+
+
 async def _check_released(connection: Connection, release: Release) -> None:
     assert release.table is not None  # noqa: S101 - asked for such alone
     found = await columns_of_table(connection, release.table)
@@ -242,9 +325,8 @@ async def _check_released(connection: Connection, release: Release) -> None:
         raise BadInput(
             "INPUT-POSTGRES-TABLE", f"release `{release.name}`: there is no table `{release.table}`"
         )
-    for attribute in release.event_type.attributes:
-        column = release.columns[attribute.name]
-        allowed = COLUMN_TYPES[attribute.kind]
+    for name, column in release.columns.items():
+        allowed = COLUMN_TYPES[release.event_type.vocabulary[name].kind]
         if column not in found:
             raise BadInput(
                 "INPUT-POSTGRES-TABLE",
@@ -254,18 +336,31 @@ async def _check_released(connection: Connection, release: Release) -> None:
             raise BadInput(
                 "INPUT-POSTGRES-TABLE",
                 f"release `{release.name}`: column `{column}` is {found[column]}, and attribute "
-                f"`{attribute.name}` needs {' or '.join(sorted(allowed))}",
+                f"`{name}` needs {' or '.join(sorted(allowed))}",
             )
+    may_read = "SELECT has_table_privilege({named}, 'SELECT')"
+    named = sql.Literal(table_sql(release.table).as_string(connection))
+    if "truncate" in release.on and not (await rows_of(connection, may_read, named=named))[0][0]:
+        raise BadInput(
+            "INPUT-POSTGRES-TABLE",
+            f"release `{release.name}`: to release what TRUNCATE takes away, the role that installs has to "
+            f"read `{release.table}`",
+        )
 
 
-async def _has_rows(connection: Connection, table: sql.Composable) -> bool:
-    found = await rows_of(connection, "SELECT EXISTS (SELECT FROM {table})", table=table)
-    return bool(found[0][0])
+async def waiting_rows(connection: Connection, schema: str, release: str) -> int:
+    """Return how many rows of a release wait; those that a broker has taken on are kept for another one."""
+    asked = (
+        "SELECT (SELECT count(*) FROM {out}) - coalesce((SELECT sum(f.rows) FROM {s}.frames f"
+        " JOIN {s}.releases r ON r.name = f.release AND f.number <= r.done_frame WHERE f.release = %s), 0)"
+    )
+    out = sql.Identifier(schema, f"out_{release}")
+    return int((await rows_of(connection, asked, release, s=sql.Identifier(schema), out=out))[0][0])
 
 
 async def _drop_triggers(connection: Connection, schema: str, release: str) -> None:
     """Drop the triggers of a release, on whichever table they are."""
-    names = [trigger_name(schema, release, event) for event in ("insert", "update")]
+    names = [trigger_name(schema, release, event) for event in EVENTS]
     found = await rows_of(
         connection,
         "SELECT n.nspname, c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
@@ -282,17 +377,19 @@ async def _drop_triggers(connection: Connection, schema: str, release: str) -> N
 
 def store_columns(store: TableStore) -> dict[str, str]:
     """Return the columns that a table needs so that events can be stored in it."""
-    return {**_STORE_OWN, **{one.name: _format_type(one.kind) for one in store.attributes}}
+    own = _STORE_OWN if store.operation is None else _REPLICA_OWN
+    return {**own, **{one.name: _format_type(one.kind) for one in store.attributes}}
 
 
 async def _install_store(connection: Connection, schema: sql.Identifier, store: TableStore) -> None:
     found = await columns_of_table(connection, store.table)
     if not found:
+        own = _STORE_OWN if store.operation is None else _REPLICA_OWN
         columns = [
-            sql.SQL("maia_position bigint NOT NULL"),
-            sql.SQL("maia_row integer NOT NULL"),
-            sql.SQL("maia_publisher text NOT NULL"),
-            sql.SQL("maia_published_at timestamptz NOT NULL"),
+            *(
+                sql.SQL("{} {} NOT NULL").format(sql.Identifier(name), sql.SQL(kind))
+                for name, kind in own.items()
+            ),
             *(
                 sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(POSTGRES_TYPES[one.kind]))
                 for one in store.attributes
@@ -301,6 +398,8 @@ async def _install_store(connection: Connection, schema: sql.Identifier, store: 
         ]
         table, all_columns = table_sql(store.table), sql.SQL(", ").join(columns)
         await ask(connection, "CREATE TABLE {table} ({columns})", table=table, columns=all_columns)
+        if store.operation is not None:
+            await ask(connection, "CREATE INDEX ON {table} (maia_digest)", table=table)
     for name, wanted in store_columns(store).items():
         if found and found.get(name) != wanted:
             raise BadInput(
@@ -367,7 +466,7 @@ async def _remove_undeclared(connection: Connection, prepared: PreparedConnector
     for name in installed - {one.name for one in prepared.releases}:
         out = sql.Identifier(schema_name, f"out_{name}")
         await _drop_triggers(connection, schema_name, name)
-        if await _has_rows(connection, out):
+        if await waiting_rows(connection, schema_name, name):
             raise BadInput(
                 "INPUT-POSTGRES-ROWS-WAITING",
                 f"rows of release `{name}` wait to be published, and the file does not declare it any more; "
@@ -386,6 +485,7 @@ async def _grant(
     grants: tuple[LiteralString, ...] = (
         "USAGE ON SCHEMA {s}",
         "SELECT, UPDATE ON {s}.connection, {s}.releases, {s}.stores",
+        "SELECT, INSERT, UPDATE, DELETE ON {s}.brokers, {s}.cursors, {s}.awaited",
         "SELECT, INSERT, DELETE ON {s}.frames",
         "SELECT, UPDATE (position), DELETE ON {s}.commits",
     )
@@ -400,6 +500,8 @@ async def _grant(
     for store in prepared.stores:
         table = table_sql(store.table)
         await ask(connection, "GRANT SELECT, INSERT ON {table} TO {role}", table=table, role=to)
+        if store.operation is not None:
+            await ask(connection, "GRANT DELETE ON {table} TO {role}", table=table, role=to)
 
 
 async def remove(connection: Connection, schema_name: str, *, force: bool) -> list[str]:
@@ -413,7 +515,7 @@ async def remove(connection: Connection, schema_name: str, *, force: bool) -> li
                 "INPUT-POSTGRES-TABLE", f"nothing of a connector is installed in schema `{schema_name}`"
             ) from None
         for name in releases:
-            if not force and await _has_rows(connection, sql.Identifier(schema_name, f"out_{name}")):
+            if not force and await waiting_rows(connection, schema_name, name):
                 raise BadInput(
                     "INPUT-POSTGRES-ROWS-WAITING",
                     f"rows of release `{name}` wait to be published; say `--force` to lose them",

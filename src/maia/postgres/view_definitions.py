@@ -8,7 +8,7 @@ shown only if the right held at that moment too, as a live subscriber would have
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from maia.broker.audiences.local_subscribers import class_key
 from maia.broker.refusals import LedgerRequired
 from maia.credentials import Action, Principal, TypeName
 from maia.credentials.certificate import UNBOUNDED
-from maia.errors import BadInput
+from maia.errors import BadInput, Refusal
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Instant, Kind
 from maia.ledger.files import LedgerFiles
 from maia.ledger.records import (
@@ -28,16 +28,20 @@ from maia.ledger.records import (
     LedgerRecord,
     Opened,
     Shown,
+    TableRead,
     records_to_bytes,
 )
 from maia.policy import Denial, Facts, Request, View, decide, gather_evidence
-from maia.policy.view import asks_of, converts_to, kinds_shown
+from maia.policy.view import asks_of, converts_to, kinds_shown, publisher_asked
 from maia.spark.governed.reader import FactPeriod, Reader, Slice, slices_of
 from maia.types import VerifiedType
 from maia.validity import Monitor
 from maia.views import Query, TableName, to_sql
 from maia.views.to_sql import quoted
 from maia.wire.effects import Disclose
+
+ROW_ID: Final = "maia_row_id"
+"""What the column that names a row is called within a View's query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,10 @@ class DeclaredTable:
     """Types that a right may convert rows into."""
     hides_plans: bool = True
     """Whether a reader's plans, and the catalogue, are silent about what the View asks of rows."""
+    records_reads: bool = True
+    """Whether each read is on record, if there is a ledger."""
+    row_id: str | None = None
+    """The column by which the rows that were read are on record."""
 
     @property
     def kinds(self) -> dict[AttributeUid, Kind]:
@@ -141,9 +149,16 @@ def _slice_query(declared: DeclaredTable, one: Slice, shown: VerifiedType, last:
             "PIPELINE-UNKNOWN-TERMS",
             "the right names an attribute of another version: name that one in `types`",
         )
+    if asked := publisher_asked(one.view):
+        raise Refusal(
+            "VIEW-NEEDS-PUBLISHER",
+            f"what the right shows depends on `{min(asked)}`, and a row does not say who has published it",
+        )
     columns = ", ".join(
         f"{_usable(quoted(declared.columns[uid]), kind)} AS {quoted(uid)}" for uid, kind in kinds.items()
     )
+    if declared.row_id is not None:
+        columns += f", {quoted(declared.row_id)}::text AS {ROW_ID}"
     path = (declared.table,) if isinstance(declared.table, str) else declared.table
     text = f"(SELECT {columns} FROM {'.'.join(map(quoted, path))}"
     within = Query("")
@@ -153,7 +168,8 @@ def _slice_query(declared: DeclaredTable, one: Slice, shown: VerifiedType, last:
         spans = tuple((since, Instant(INSTANT_MAX) if end == last else end) for since, end in spans)
         within = _within(quoted(declared.published_at), spans)
     source = Query(f"{text}{within.text}) AS stored", within.operands)
-    return to_sql(one.view, source, kinds, shown.attributes)
+    carries = () if declared.row_id is None else (ROW_ID,)
+    return to_sql(one.view, source, kinds, shown.attributes, carries)
 
 
 def _usable(column: str, kind: Kind) -> str:
@@ -184,19 +200,26 @@ def _within(column: str, spans: tuple[tuple[Instant, Instant], ...]) -> Query:
 
 # ------------------------------------------------------------ what goes on record
 #
-# A broker records each delivery. What a database role reads through a view, and when, PostgreSQL shows to its
-# superuser alone: a record that the reader's own transaction writes is gone when that is rolled back. So the
-# ledger has, before the view is there, that it is opened: for whom, by which certificates, which attributes
-# of which table, until when; and afterwards that it was closed.
+# A broker records each delivery. Of a view, the ledger has before it is there that it is opened: for whom, by
+# which certificates, which attributes of which table, until when; and afterwards that it was closed. What is
+# read through it the view notes itself (`views.py`), and each renewal takes that over into the ledger.
 
 
 _RUN_BYTES: Final = 16
+_READS_AT_ONCE: Final = 64
 _GROUND, _AUDIENCE, _SHOWN = 1, 2, 3
 
 
 def check_ledger(table: DeclaredTable, ledger: ViewLedger | None) -> None:
     """Refuse to show a table without a ledger whose type demands one."""
-    if ledger is None and any(version.definition.ledger for version in table.versions):
+    if not any(version.definition.ledger for version in table.versions):
+        return
+    if not table.records_reads:
+        raise LedgerRequired(
+            f"the owner of `{table.versions[-1].name.name}` demands a record of what is shown: "
+            "its reads are to be on record, so `reads` is not `off` and `plans` not `open`"
+        )
+    if ledger is None:
         raise LedgerRequired(
             f"the owner of `{table.versions[-1].name.name}` demands a record of what is shown: "
             "name a folder with `ledger`, and whose it is with `owner`"
@@ -234,6 +257,11 @@ class ViewLedger:
     def closed(self, recipient: Principal, source: str, now: Instant) -> None:
         """Record that a view shows nothing any more."""
         self._write(now, Closed(int(now), recipient.key, source))
+
+    def read(self, now: Instant, reads: Sequence[TableRead]) -> None:
+        """Record what was read; on the disk on return."""
+        for start in range(0, len(reads), _READS_AT_ONCE):
+            self._write(now, *reads[start : start + _READS_AT_ONCE])
 
     def _write(self, now: Instant, *records: LedgerRecord) -> None:
         begin = Begin(FORMAT, self._owner.key, os.urandom(_RUN_BYTES), int(now))

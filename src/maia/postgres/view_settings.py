@@ -64,11 +64,19 @@ class TableConfig(Struct, frozen=True):
     """Definitions of types that rights may convert rows into."""
     plans: Literal["hidden", "open"] = "hidden"
     """Whether readers may see in plans and in the catalogue what their View asks of rows."""
+    reads: Literal["off", "counted", "rows"] | None = None
+    """What is on record of each read: nothing, how many rows, or which; counted if there is a ledger."""
+    row_id: Text | None = None
+    """With `reads = "rows"`: the column that names a row on record."""
 
     def __post_init__(self) -> None:
-        """Refuse a table without a type."""
+        """Refuse a table without a type, or with reads that cannot be on record."""
         if not self.types:
             raise Mismatch("types", "names no type definition")
+        if (self.reads == "rows") is not (self.row_id is not None):
+            raise Mismatch("row_id", 'names the column for `reads = "rows"`, and for no others')
+        if self.plans == "open" and self.reads not in (None, "off"):
+            raise Mismatch("reads", 'can be on record with `plans = "hidden"` alone')
 
 
 class ReaderConfig(Struct, frozen=True):
@@ -148,6 +156,10 @@ def read_views_config(file: Path) -> ViewsConfig:
                 raise settings[table].in_table(number, key).wrong(table, problem)
     if (config.ledger is None) is not (config.owner is None):
         raise BadConfig(f"`{file}`: give `ledger` and `owner` together: where views are on record, and whose")
+    for number, one in enumerate(config.tables, start=1):
+        if config.ledger is None and one.reads not in (None, "off"):
+            problem = f"number {number}: reads are on record in a `ledger`, which is not named"
+            raise settings["tables"].in_table(number, "reads").wrong("tables", problem)
     for number, reader in enumerate(config.readers, start=1):
         for name in reader.tables:
             if name not in names:
@@ -207,4 +219,6 @@ def _declared(config: TableConfig, quorums: tuple[VerifiedConstitution, ...], no
         published_at=config.published_at,
         shown_as=tuple(others),
         hides_plans=config.plans == "hidden",
+        records_reads=config.reads != "off" and config.plans == "hidden",
+        row_id=config.row_id,
     )

@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +28,9 @@ from maia.credentials import Principal, principal_from_text
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Instant
 from maia.ledger.files import LedgerUnavailable
+from maia.ledger.records import TableRead
 from maia.postgres.view_definitions import (
+    ROW_ID,
     DeclaredTable,
     ViewDefinition,
     ViewLedger,
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
 LOCK_MS: Final = 2_000
 """How long the removal of a view waits for readers, who see nothing more; the next renewal tries again."""
 CONNECT_S: Final = 15
+READS_WAITING_MAX: Final = 100_000
+ROWS_WAITING_MAX: Final = 100_000_000
+"""How many reads, and rows that were shown, of one view may wait for the next renewal."""
 _ENTRIES: Final = "installed"
 _ROWS: Final = "_rows"
 _SERVER_MIN: Final = 150_000
@@ -174,6 +179,7 @@ class InstalledViews:
                 "query text NOT NULL)",
             )
             self._execute(f"REVOKE ALL ON TABLE {self._entries} FROM PUBLIC")
+            self._make_reads()
 
     def renew(
         self,
@@ -188,6 +194,11 @@ class InstalledViews:
         """
         before = {one.name: (one, digest) for one, digest in self._read()}
         outcomes: list[ViewOutcome] = []
+        try:
+            self.collect(now, ledger)
+        except (DatabaseUnavailable, LedgerUnavailable) as problem:
+            # Rights end all the same. What was read waits, and a view with too much of it shows nothing.
+            outcomes.append(ViewOutcome("reads", "", None, "failed", problem=problem))
         wanted: set[str] = set()
         for reader in prepared.readers:
             for table in reader.tables:
@@ -204,6 +215,77 @@ class InstalledViews:
             outcomes.append(self._removed(before[name][0], now, ledger))
         return outcomes
 
+    # ------------------------------------------------------------ what is read
+    #
+    # Each read leaves a row in `reads`, in the reader's own transaction. A reader can roll that back, and
+    # cannot roll back the two sequences of its view: how many reads there were, and how many rows were shown.
+    # What they have and `reads` does not is on record as reads whose transactions did not commit.
+
+    def _make_reads(self) -> None:
+        self._execute(
+            f"CREATE TABLE IF NOT EXISTS {self._schema}.reads (view text, number bigint, "
+            "at timestamptz NOT NULL DEFAULT clock_timestamp(), role text NOT NULL DEFAULT session_user, "
+            "rows bigint NOT NULL, ids text[], PRIMARY KEY (view, number))"
+        )
+        self._execute(
+            f"CREATE TABLE IF NOT EXISTS {self._schema}.counted (view text PRIMARY KEY, role text NOT NULL, "
+            "principal text NOT NULL, source text NOT NULL, reads bigint NOT NULL DEFAULT 0, "
+            "rows bigint NOT NULL DEFAULT 0)"
+        )
+
+    def _counters(self, view: str) -> tuple[str, str]:
+        """Return the sequences of a view: its reads, and the rows that it has shown."""
+        digest = sha256(view.encode()).hexdigest()[:16]
+        return f"{self._schema}.n_{digest}", f"{self._schema}.r_{digest}"
+
+    def _noting(self, name: str, text: str, table: DeclaredTable, definition: ViewDefinition) -> str:
+        """Return a View's query that leaves a row in `reads` as well."""
+        columns = ", ".join(_identifier(one.name) for one in definition.columns)
+        number = _literal(self._counters(name)[0])
+        ids = "NULL" if table.row_id is None else f"array_agg(shown.{ROW_ID})"
+        return (
+            f"WITH shown AS MATERIALIZED ({text}), noted AS (INSERT INTO {self._schema}.reads "
+            f"(view, number, rows, ids) SELECT {_literal(name)}, nextval({number}), count(*), {ids} "
+            f"FROM shown) SELECT {columns} FROM shown"
+        )
+
+    def collect(self, now: Instant, ledger: ViewLedger | None) -> None:
+        """Take what was read since the last time over into the ledger, where it is before it is deleted."""
+        if ledger is None:
+            return
+        with self._work():
+            self._make_reads()
+            noted: dict[str, list[tuple[Any, ...]]] = {}
+            taken = f"DELETE FROM {self._schema}.reads RETURNING view, number, at, role, rows, ids"
+            for view, *about in self._connection.execute(taken.encode()).fetchall():
+                noted.setdefault(view, []).append(tuple(about))
+            known = f"SELECT view, role, principal, source, reads, rows FROM {self._schema}.counted"
+            records: list[TableRead] = []
+            for view, role, principal, source, before, rows_before in self._connection.execute(
+                known.encode()
+            ).fetchall():
+                reads, rows = (self._value_of(one) for one in self._counters(view))
+                who, what = principal_from_text(principal).key, f"{source} as {role}"
+                mine = sorted(noted.get(view, []))
+                for number, at, session, count, ids in mine:
+                    moment, named = int(Instant.from_datetime(at)), None if ids is None else tuple(ids)
+                    records.append(TableRead(moment, who, what, session, number, 1, count, named))
+                missing = reads - before - sum(number > before for number, *_ in mine)
+                unseen = max(0, rows - rows_before - sum(one[3] for one in mine))
+                if missing or unseen:
+                    records.append(TableRead(int(now), who, what, role, 0, missing, unseen))
+                self._execute(
+                    f"UPDATE {self._schema}.counted SET reads = %s, rows = %s WHERE view = %s",
+                    (reads, rows, view),
+                )
+            ledger.read(now, records)
+
+    def _value_of(self, sequence: str) -> int:
+        found = self._connection.execute(
+            f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}".encode()
+        ).fetchone()
+        return 0 if found is None else int(found[0])
+
     def entries(self) -> list[InstalledView]:
         """Return the views that are there."""
         return [one for one, _ in self._read()]
@@ -211,8 +293,15 @@ class InstalledViews:
     def remove(self, now: Instant, ledger: ViewLedger | None = None) -> list[ViewOutcome]:
         """Remove every view, and the schema with the last."""
         outcomes = [self._removed(one, now, ledger) for one, _ in self._read()]
+        self.collect(now, ledger)
         if all(one.what == "removed" for one in outcomes):
             with self._work():
+                self._make_reads()
+                counted = f"SELECT view FROM {self._schema}.counted".encode()
+                for (view,) in self._connection.execute(counted).fetchall():
+                    for sequence in self._counters(view):
+                        self._execute(f"DROP SEQUENCE {sequence}")
+                self._execute(f"DROP TABLE {self._schema}.reads, {self._schema}.counted")
                 self._execute(f"DROP TABLE {self._entries}")
                 self._execute(f"DROP SCHEMA {self._schema}")
         return outcomes
@@ -228,8 +317,12 @@ class InstalledViews:
             with self._work():
                 self._check_role(role, table)
                 _check_columns(self._connection, table)
+            if ledger is None or not table.records_reads:
+                table = replace(table, records_reads=False, row_id=None)
             definition = view_definition(table, reader.reader, asked.monitor, now)
             text = written(definition.query, self._connection)
+            if table.records_reads:
+                text = self._noting(name, text, table, definition)
         except DatabaseUnavailable:
             raise
         except MaiaError as problem:
@@ -265,24 +358,28 @@ class InstalledViews:
         values = (name, role, made.principal, made.type_name, path, _moment(until), certificates, newer, text)
         with self._work():
             self._execute(f"INSERT INTO {self._entries} VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)", values)
-            self._make(name, text, definition, role, hidden=table.hides_plans)
+            self._make(made, text, definition, table)
         return ViewOutcome(name, role, who, "made", definition, until)
 
     def _make(
-        self,
-        name: str,
-        text: str,
-        definition: ViewDefinition,
-        role: str,
-        *,
-        hidden: bool,
+        self, entry: InstalledView, text: str, definition: ViewDefinition, table: DeclaredTable
     ) -> None:
+        name = entry.name
         view, rows = f"{self._schema}.{_identifier(name)}", f"{self._schema}.{_identifier(name + _ROWS)}"
-        key, to = written(Query("%s", (name,)), self._connection), _identifier(role)
-        source = f"({text})"
-        if hidden:
+        key, to = written(Query("%s", (name,)), self._connection), _identifier(entry.role)
+        source, counters = f"({text})", self._counters(name)
+        if table.records_reads:
+            for sequence in counters:
+                self._execute(f"CREATE SEQUENCE IF NOT EXISTS {sequence}")
+            self._execute(
+                f"INSERT INTO {self._schema}.counted VALUES (%s, %s, %s, %s) ON CONFLICT (view) DO UPDATE "
+                "SET role = EXCLUDED.role, principal = EXCLUDED.principal, source = EXCLUDED.source",
+                (name, entry.role, entry.principal, entry.table),
+            )
+        if table.hides_plans:
             source = f"{rows}()"
-            self._execute(_function(rows, key, self._entries, definition))
+            noted = (f"{self._schema}.counted", *counters) if table.records_reads else None
+            self._execute(_function(rows, key, self._entries, definition, noted))
             self._execute(f"REVOKE ALL ON FUNCTION {rows}() FROM PUBLIC")
             self._execute(f"GRANT EXECUTE ON FUNCTION {rows}() TO {to}")
         self._execute(
@@ -390,22 +487,39 @@ class InstalledViews:
         self._connection.execute(text.encode(), operands)
 
 
-def _function(rows: str, key: str, entries: str, definition: ViewDefinition) -> str:
+def _function(
+    rows: str, key: str, entries: str, definition: ViewDefinition, noted: tuple[str, str, str] | None
+) -> str:
     """Return the function that runs a View's query.
 
     It says nothing to the reader but rows: an error of the query, its cancellation and what the server
-    prints about plans would all quote it.
+    prints about plans would all quote it. Where reads are `noted`, it shows nothing once too many wait for
+    the ledger, and counts what it shows by a sequence, which no rollback takes back.
     """
+    limit = count = ""
+    if noted is not None:
+        counted, reads, shown = noted
+        limit = (
+            f"IF (SELECT n.last_value - c.reads > {READS_WAITING_MAX} "
+            f"OR r.last_value - c.rows > {ROWS_WAITING_MAX} "
+            f"FROM {counted} AS c, {reads} AS n, {shown} AS r WHERE c.view = {key}) THEN\n"
+            "RAISE configuration_limit_exceeded; END IF;\n"
+        )
+        count = (
+            "GET DIAGNOSTICS maia_rows = ROW_COUNT;\n"
+            f"PERFORM nextval({_literal(shown)}) FROM generate_series(1, maia_rows);\n"
+        )
     columns = ", ".join(f"{_identifier(one.name)} {POSTGRES_TYPES[one.kind]}" for one in definition.columns)
     return (
-        f"CREATE FUNCTION {rows}() RETURNS TABLE ({columns}) LANGUAGE plpgsql STABLE SECURITY DEFINER "
+        f"CREATE FUNCTION {rows}() RETURNS TABLE ({columns}) LANGUAGE plpgsql "
+        f"{'STABLE' if noted is None else 'VOLATILE'} SECURITY DEFINER "
         "SET search_path = pg_catalog, pg_temp SET client_min_messages = error SET debug_print_plan = off "
         "SET debug_print_parse = off SET debug_print_rewritten = off AS $maia$\n"
         "#variable_conflict use_column\n"
-        "DECLARE maia_query text;\nBEGIN\n"
+        "DECLARE maia_query text; maia_rows bigint;\nBEGIN\n"
         f"SELECT i.query INTO maia_query FROM {entries} AS i\n"
         f"WHERE i.name = {key} AND clock_timestamp() <= i.until;\n"
-        "IF maia_query IS NOT NULL THEN RETURN QUERY EXECUTE maia_query; END IF;\n"
+        f"IF maia_query IS NOT NULL THEN\n{limit}RETURN QUERY EXECUTE maia_query;\n{count}END IF;\n"
         "EXCEPTION WHEN query_canceled OR OTHERS THEN\n"
         "RAISE EXCEPTION 'the view cannot be read now' USING ERRCODE = SQLSTATE;\n"
         "END $maia$"
@@ -426,6 +540,10 @@ def _check_columns(connection: psycopg.Connection[Any], table: DeclaredTable) ->
     wanted = {table.columns[uid]: POSTGRES_TYPES[kind] for uid, kind in table.kinds.items()}
     if table.published_at is not None:
         wanted[table.published_at] = "timestamptz"
+    if table.row_id is not None and table.row_id not in found:
+        raise BadInput(
+            "INPUT-STORED-COLUMNS", f"{named} has no column `{table.row_id}`, which `row_id` names"
+        )
     for column, kind in wanted.items():
         if found.get(column) != kind:
             shown = found.get(column, "not there")

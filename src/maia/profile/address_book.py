@@ -15,9 +15,9 @@ never looked up where a principal is wanted. Nothing here decides about a right.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
@@ -147,11 +147,17 @@ def load_book(places: Iterable[Path], *, own: Path, at: Instant) -> AddressBook:
     for file in islice(_in(folders, "certs/*.cert"), FILES_MAX):
         with suppress(MaiaError):
             _add_certified(book, file, at)
-    types, attributes = _types(folders, at)
+    types, attributes = _types(_definitions(folders), at)
     streams = {
         validity_type_id(one.principal).hex(): validity_type_name(one.principal) for one in book.values()
     }
     return AddressBook(book, streams | types, attributes)
+
+
+def with_types(known: AddressBook, definitions: Sequence[SignedDefinition], *, at: Instant) -> AddressBook:
+    """Return what is known after some definitions have come, such as those in a grant."""
+    types, attributes = _types(definitions, at)
+    return replace(known, types={**known.types, **types}, attributes={**known.attributes, **attributes})
 
 
 def own_places(profile: Path | None, here: Path) -> list[Path]:
@@ -214,16 +220,19 @@ def _add_certified(book: dict[str, KnownName], file: Path, at: Instant) -> None:
         _add(book, KnownName(certificate.subject, certificate.name, by, file))
 
 
-def _types(
-    folders: list[Path], at: Instant
-) -> tuple[dict[str, TypeName], dict[tuple[str, str], Mapping[AttributeUid, str]]]:
-    """Return the types whose definitions are there and were signed by their owners."""
+def _definitions(folders: list[Path]) -> list[SignedDefinition]:
     by_id: dict[bytes, SignedDefinition] = {}
     for file in islice(_in(folders, "types/*.type"), FILES_MAX):
         with suppress(MaiaError):
             definition = read_definition(file)
             by_id[definition.id] = definition
-    found = list(by_id.values())
+    return list(by_id.values())
+
+
+def _types(
+    found: Sequence[SignedDefinition], at: Instant
+) -> tuple[dict[str, TypeName], dict[tuple[str, str], Mapping[AttributeUid, str]]]:
+    """Return the types whose definitions were signed by their owners."""
     names = dict.fromkeys((one.definition.name.owner, one.definition.name.name) for one in found)
     types: dict[str, TypeName] = {}
     attributes: dict[tuple[str, str], Mapping[AttributeUid, str]] = {}

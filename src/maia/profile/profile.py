@@ -28,6 +28,7 @@ from maia.config.settings import (
     BadConfig,
     Paths,
     PeerAddresses,
+    PlaceWord,
     PrincipalWord,
     Text,
     build,
@@ -88,8 +89,8 @@ class ProfileSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The participant's identity statement."""
     providers: tuple[PrincipalWord, ...] = ()
     """The identity providers that it trusts."""
-    log: Path | None = None
-    """The event log that tables are read from."""
+    log: PlaceWord | None = None
+    """The event log that tables are read from: a folder, or an address such as `s3://bucket/log`."""
 
 
 _KNOWN: Final = settings_of(ProfileSettings)
@@ -125,7 +126,7 @@ class Profile:
             )
         return self.settings.brokers
 
-    def log(self) -> Path:
+    def log(self) -> str:
         """Return the event log that tables are read from."""
         return _needed(self, "log", self.settings.log)
 

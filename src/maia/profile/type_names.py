@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from maia.clock import system_now
-from maia.config.input_files import read_definitions
+from maia.config.input_files import read_definitions, read_owner
 from maia.credentials import Owner
 from maia.errors import MaiaError
 from maia.private_files import own_folder
@@ -28,6 +28,7 @@ from maia.types import VerifiedType
 _SHOWN_MAX: Final = 20
 _BEHIND: Final = re.compile(r"[A-Za-z0-9_-]@([A-Za-z_][^\s(),\"@:]*)")
 _KEY: Final = re.compile(r"ed25519:[0-9a-f]{8,64}|quorum:[0-9a-f]{8,64}")
+_WHOLE_KEY: Final = re.compile(r"(?:ed25519|quorum):[0-9a-f]{64}")
 
 
 def type_meant(
@@ -54,9 +55,13 @@ def type_meant(
     fitting = [one for one in meant if not at or _is_called(one[0], whose, book)]
     if len(fitting) == 1:
         return fitting[0]
-    ways = ", ".join(sorted(f"{one[1]}@{_called(one[0], book, owned)}" for one in fitting or meant))
+    called = sorted((of, _called(owner, book, owned)) for owner, of in fitting or meant)
+    ways = ", ".join(map("@".join, called))
     if fitting:
         raise UnknownTypeName(f"`{shown}` means {len(fitting)} types here: say which of {ways}")
+    if near := get_close_matches(whose[:64], [owner for _, owner in called], n=1, cutoff=0.75):
+        (there, *_) = ("@".join(one) for one in called if one[1] == near[0])
+        raise UnknownTypeName(f"there is no type `{shown}`; did you mean `{there}`?")
     raise UnknownTypeName(_not_granted(word, folders) or f"there is no type `{shown}`; there are {ways}")
 
 
@@ -116,6 +121,13 @@ class NamedTypes(dict[str, VerifiedType]):
         ours = set[str]() if "@" in word else {name for owner, name in self._known if owner == self._own}
         asked = [one for one in self._known if one[0] == self._own or one[1] not in ours]
         return self.setdefault(word, self._known[type_meant(said, asked, folders=self._folders)])
+
+
+def owner_named(whose: str, *, folders: Iterable[Path] = ()) -> Owner | None:
+    """Return the owner that is written behind an `@`: a whole key, or a name that the user knows."""
+    with suppress(MaiaError):
+        return read_owner(whose) if _WHOLE_KEY.fullmatch(whose) else _book(folders).find(whose)
+    return None
 
 
 def owners_named(text: str, *, folders: Iterable[Path] = ()) -> dict[str, str]:

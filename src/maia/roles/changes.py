@@ -24,6 +24,7 @@ from maia.roles.policy import (
     Grant,
     Literal,
     OwnerReference,
+    PlacePremise,
     Policy,
     Premise,
     Privilege,
@@ -106,6 +107,8 @@ def _premise(premise: Premise, declared: Mapping[str, Declaration]) -> SExpressi
     match premise:
         case TimePremise(window):
             return (watched, b"time", _window(window))
+        case PlacePremise(networks):
+            return (watched, b"place", *map(str.encode, networks))
         case FactPremise(name, terms):
             return (watched, b"fact", name.encode(), *map(_term, terms))
         case RolePremise(name, terms, held_by):
@@ -163,6 +166,7 @@ def _privilege(privilege: Privilege) -> SExpression:
         b"delegable" if privilege.may_delegate else b"",
         tuple(test.value.encode() for test in privilege.tests),
         *(() if privilege.transform is None else (_transform(privilege.transform),)),
+        *((b"bound", kind.value.encode(), text.encode()) for kind, text in privilege.bounds),
     )
 
 

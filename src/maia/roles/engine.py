@@ -59,7 +59,7 @@ class ActivationLimits:
 DEFAULT_LIMITS: Final = ActivationLimits()
 
 
-def activate(
+def activate(  # noqa: PLR0913 - the parts of one question
     policy: Policy,
     world: World,
     principal: Principal,
@@ -67,15 +67,18 @@ def activate(
     arguments: Sequence[Given | None] | None,
     now: Instant,
     limits: ActivationLimits = DEFAULT_LIMITS,
+    *,
+    address: str | None = None,
 ) -> tuple[RoleMembership, ...]:
     """Return every membership of `role` that some rule gives `principal` now; none if no rule applies.
 
+    `address` is where it asks from, for rules that are bound to a place.
     An argument that is None, or all of them, may be anything that the premises
     allow. A parameter that the rule leaves to the asker must be given.
     """
     declaration = role_called(policy, role)
     wanted = checked_arguments(declaration, arguments)
-    search = Search(policy, world, principal, now, limits.steps)
+    search = Search(policy, world, principal, now, limits.steps, address)
     return tuple(
         membership for rule in policy.rules[role] for membership in _by_rule(search, rule, wanted, limits)
     )

@@ -32,8 +32,9 @@ and `as` shows it as an event of another type, which has what is `set` and nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import ip_network
 from typing import Final, TypeAlias
 
 from maia.credentials import (
@@ -51,27 +52,40 @@ from maia.credentials import (
     exact_name,
     parse_name_pattern,
 )
-from maia.credentials.authority import EVENT_ACTIONS, FITTING_ACTIONS
+from maia.credentials.authority import EVENT_ACTIONS, FITTING_ACTIONS, Bound, FilterBound
 from maia.credentials.certificate import TestKind
-from maia.events import AttributeUid, Vocabulary
+from maia.events import WORLD_PREFIX, AttributeUid, Kind, PresentValue, Vocabulary
 from maia.events.zones import UnknownZone
 from maia.expressions.language import parse_rule
 from maia.expressions.summaries import Summary, checked_summary
 from maia.expressions.summary_text import parse_every, parse_key, parse_measure
-from maia.expressions.syntax import RULES_MAX, BadExpression, checked_rules, reads_of
-from maia.policy.facts import check_clock_facts
+from maia.expressions.syntax import RULES_MAX, BadExpression, Rule, checked_rules, reads_of
+from maia.policy.facts import VERIFIERS_OWN, check_clock_facts, clock_kind, inside_network
+from maia.policy.restrictions import possible_outcomes
 from maia.predicates.language.literals import read_text
 from maia.predicates.language.scanner import NAME
-from maia.predicates.syntax import attributes_of
-from maia.roles.declarations import TYPE_NAME, take_key
-from maia.roles.policy import Privilege, Resource, ResourceKind, Transform
-from maia.roles.rule_reader import Reading, TermReader, take_window, template
+from maia.predicates.language.writer import format_predicate
+from maia.predicates.meaning import verdict
+from maia.predicates.syntax import (
+    AllOf,
+    Atom,
+    NotAConstraintFilter,
+    Predicate,
+    atoms,
+    attributes_of,
+    mistyped,
+)
+from maia.roles.declarations import TYPE_NAME, Names, take_key
+from maia.roles.policy import FactDeclaration, Privilege, Resource, ResourceKind, Transform
+from maia.roles.rule_reader import Reading, TermReader, take_networks, take_window, template
 from maia.roles.statements import Complaint, Fragment, did_you_mean, shown
 from maia.roles.time_windows import TimeWindow
 from maia.types import VerifiedType
 
 _ACTION: Final = re.compile(r"\*|[a-z]+(?:\.(?:[a-z]+|\*))?")
 _WINDOW: Final = re.compile(r"\s*(?:between\s|on\s+[A-Za-z])")  # a fact may be called `on-duty`, or `on`
+_BOUND: Final = re.compile(r"\s*(?P<kind>(?:strict\s+)?(?:upper|lower))\s+")
+_PLACE: Final = re.compile(r"\s*address\s+in\s+[0-9A-Fa-f:.]")
 _QUORUM: Final = re.compile(r"quorum:[0-9a-f]{64}")
 _PATTERNS: Final = {
     ResourceKind.TYPE: TypePattern,
@@ -124,10 +138,13 @@ def read_privilege(reading: Reading, may: May) -> Privilege | None:
         fine &= found is not None
         if found is not None:
             restriction, vocabulary = fragment.text.strip(), found
+    bounds, named = _bounds(reading, may)
+    if named is not None:
+        vocabulary = {**(vocabulary or {}), **named}
     condition, during, provided = _provided(reading)
     tests = _tests(reading)
     transform, transformed = _transform(reading, may)
-    if not fine or not provided or not transformed or tests is None:
+    if not fine or not provided or not transformed or tests is None or named is None:
         return None
     return Privilege(
         may.actions,
@@ -140,7 +157,34 @@ def read_privilege(reading: Reading, may: May) -> Privilege | None:
         any(map(_is_delegation, reading.clauses("may"))),
         tests,
         transform,
+        bounds,
     )
+
+
+def _bounds(reading: Reading, may: May) -> tuple[tuple[tuple[Bound, str], ...], Vocabulary | None]:
+    """Read `bound`: what members may ask for or announce, and the attributes in it; None if not good."""
+    found: list[tuple[Bound, str]] = []
+    named: Vocabulary = {}
+    for fragment in reading.clauses("bound"):
+        said = _BOUND.match(fragment.text)
+        if said is None or may.event_type is None or not may.actions <= EVENT_ACTIONS:
+            problem = "a bound is of a grant to subscribe to a type or to publish it: `bound upper price < 9`"
+            reading.problems.add(fragment.problem(reading.label, problem))
+            return (), None
+        kind = Bound(" ".join(said.group("kind").split()))
+        part = Fragment(fragment.text[said.end() :], *fragment.place(said.end()), "bound")
+        vocabulary = may.event_type.vocabulary
+        predicate = template(reading, part, vocabulary)
+        if predicate is None:
+            return (), None
+        try:
+            FilterBound(kind, predicate)
+        except NotAConstraintFilter as problem_found:
+            reading.problems.add(part.problem(reading.label, problem_found.message))
+            return (), None
+        found.append((kind, part.text.strip()))
+        named = {**named, **_only(vocabulary, attributes_of(predicate))}
+    return tuple(found), named
 
 
 def _privileged(reader: TermReader) -> May:
@@ -253,6 +297,10 @@ def _only(vocabulary: Vocabulary, uids: Collection[AttributeUid]) -> Vocabulary:
 def _provided(reading: Reading) -> tuple[str | None, TimeWindow | None, bool]:
     """Read `provided`: a time window, or a condition over facts; and return whether it was good."""
     for fragment in reading.clauses("provided"):
+        if _PLACE.match(fragment.text):
+            networks = reading.attempt(fragment, lambda reader: take_networks(reader.scanner))
+            tests = [format_predicate(inside_network(ip_network(one))) for one in networks or ()]
+            return " or ".join(tests) or None, None, networks is not None
         if _WINDOW.match(fragment.text):
             window = reading.attempt(fragment, lambda reader: take_window(reader.scanner))
             return None, window, window is not None
@@ -261,11 +309,50 @@ def _provided(reading: Reading) -> tuple[str | None, TimeWindow | None, bool]:
             return None, None, False
         try:
             check_clock_facts(predicate)
-        except UnknownZone as problem:
-            reading.problems.add(fragment.problem(reading.label, problem.message))
+            _check_facts(predicate, reading.names)
+        except (UnknownZone, Complaint) as problem:
+            if isinstance(problem, Complaint):
+                fragment.report(reading.problems, reading.label, problem)
+            else:
+                reading.problems.add(fragment.problem(reading.label, problem.message))
             return None, None, False
         return fragment.text.strip(), None, True
     return None, None, True
+
+
+def _check_facts(condition: Predicate, names: Names, *, must_hold: bool = True) -> None:
+    """Complain of a condition over what this domain, or a broker, can never state."""
+    declared = {one.uid: one for one in names.every(FactDeclaration).values()}
+    kinds: dict[AttributeUid, Kind] = {**VERIFIERS_OWN}
+    holds: dict[AttributeUid, PresentValue] = {}
+    for uid in sorted(attributes_of(condition)):
+        kind = clock_kind(uid) or VERIFIERS_OWN.get(uid)
+        fact = declared.get(uid)
+        if kind is None and fact is None:
+            raise names.unknown("fact", uid, [*declared, *VERIFIERS_OWN], at=0)
+        if kind is None and fact is not None:
+            kind = fact.stated_kind
+            if kind is None:
+                said = (
+                    f"`{uid}` can never be stated: a condition asks for one value, of the holder or of none"
+                )
+                hint = f"ask for it with `while {fact.name}(…)`"
+                raise Complaint(said, at=0, hint=hint)
+            if fact.is_about_a_principal and len(fact.parameters) == 1:
+                holds[uid] = True  # it is stated of whom it holds, and nothing of others
+        if kind is not None:
+            kinds[uid] = kind
+    wrong = mistyped(condition, kinds)
+    if wrong is not None:
+        raise Complaint(f"`{wrong}` is a {kinds[wrong].value}, and is compared with another kind", at=0)
+
+    def outcomes(atom: Atom) -> frozenset[bool]:
+        answer = verdict(atom, holds) if atom.uid in holds else None
+        return frozenset((True, False)) if answer is None else frozenset((answer,))
+
+    if must_hold and True not in possible_outcomes(condition, outcomes):
+        said = "this condition can never hold: such a fact is stated of whom it holds, and never as false"
+        raise Complaint(said, at=0, hint="declare a value: `fact suspended(who: principal, is: bool)`")
 
 
 def _tests(reading: Reading) -> tuple[TestKind, ...] | None:
@@ -347,7 +434,15 @@ def _assigned(
     reading: Reading, reads: Vocabulary, assigns: Vocabulary, shown_uids: AttributeSet, first: Fragment
 ) -> _Uids | None:
     """Read the assignments of a grant, each at its own line."""
-    rules = reading.attempt_all_over("set", lambda text, samples: parse_rule(text, reads, assigns, samples))
+
+    def read(text: str, samples: Mapping[str, PresentValue]) -> Rule:
+        rule = parse_rule(text, reads, assigns, samples)
+        asked = (atom for atom in atoms(rule.condition) if atom.uid.startswith(WORLD_PREFIX))
+        bare = (replace(one, uid=AttributeUid(one.uid.removeprefix(WORLD_PREFIX))) for one in asked)
+        _check_facts(AllOf(tuple(bare)), reading.names, must_hold=False)
+        return rule
+
+    rules = reading.attempt_all_over("set", read)
     if rules is None:
         return None
     try:

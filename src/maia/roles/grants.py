@@ -7,8 +7,9 @@ authorisation certificate says. A right never outlasts its membership.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_network
 from typing import Final
 
 from maia.credentials import (
@@ -25,13 +26,14 @@ from maia.credentials import (
     exact_name,
 )
 from maia.credentials.appointments import Given
+from maia.credentials.authority import FilterBound
 from maia.events import INSTANT_MAX, Instant, PresentValue
 from maia.expressions.language import parse_rule
 from maia.expressions.summary_text import parse_summary
-from maia.policy.facts import during
+from maia.policy.facts import during, inside_network
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.language.scanner import BadPredicateText
-from maia.predicates.syntax import ALWAYS, AllOf, Predicate
+from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Predicate
 from maia.roles.engine import (
     DEFAULT_LIMITS,
     ActivationLimits,
@@ -41,7 +43,7 @@ from maia.roles.engine import (
     whole_second,
 )
 from maia.roles.matching import Search, Way, bind, earliest, is_active, values_for
-from maia.roles.memberships import GrantedRight, Ground, RoleMembership, World, membership_support
+from maia.roles.memberships import GrantedRight, Ground, RoleMembership, World, membership_support, places_in
 from maia.roles.policy import Grant, Policy, Privilege, ResourceKind
 
 _MEMBERSHIP: Final = -1
@@ -123,10 +125,12 @@ def _right(search: Search, grant: Grant, membership: RoleMembership, way: Way) -
     if until is not None and until < search.now:
         return None
     itself = Ground(_MEMBERSHIP, membership_support(membership), True, membership.until, name=membership.role)
+    authority = _authority(search.policy, grant.privilege, values)
+    places = dict.fromkeys(one.name for one in places_in((*membership.depends_on, *way.grounds)))
     return GrantedRight(
         grant.id,
         membership.principal,
-        _authority(search.policy, grant.privilege, values),
+        replace(authority, condition=_used_from(authority.condition, places)),
         Validity(whole_second(search.now), until),
         grant.privilege.tests,
         grant.privilege.may_delegate,
@@ -154,8 +158,13 @@ def _authority(policy: Policy, privilege: Privilege, values: dict[str, PresentVa
         else:
             step = replace(step, attributes=ALL_ATTRIBUTES)
         transformations = (step,)
+    bounds = tuple(
+        FilterBound(kind, parse_predicate(text, privilege.vocabulary, values))
+        for kind, text in privilege.bounds
+    )
+    condition = _condition(privilege, values)
     return Authority(
-        resources, privilege.actions, attributes, restriction, _condition(privilege, values), transformations
+        resources, privilege.actions, attributes, restriction, condition, transformations, bounds
     )
 
 
@@ -182,6 +191,17 @@ def _resources(policy: Policy, privilege: Privilege) -> ResourcePattern:
             return TopicPattern(owner, pattern)
         case ResourceKind.NETWORK:
             return NetworkPattern(owner, pattern)
+
+
+def _used_from(condition: Predicate, places: Iterable[str]) -> Predicate:
+    """Return a condition that also asks for each of some places, written as networks apart by spaces."""
+    parts = [condition] if condition != ALWAYS else []
+    for place in places:
+        inside = tuple(inside_network(ip_network(one)) for one in place.split())
+        parts.append(inside[0] if len(inside) == 1 else AnyOf(inside))
+    if not parts:
+        return ALWAYS
+    return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
 
 def _condition(privilege: Privilege, values: dict[str, PresentValue]) -> Predicate:

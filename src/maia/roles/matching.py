@@ -9,13 +9,15 @@ search is given up when it has taken too many.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 from typing import Final, TypeAlias, assert_never
 
 from maia.credentials import Principal
 from maia.credentials.appointments import AppointmentKind, Argument, argument_key, argument_kind
 from maia.errors import Unavailable
 from maia.events import Instant, PresentValue
+from maia.policy.facts import inside_network, place_facts
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.meaning import admits
 from maia.roles.memberships import (
@@ -25,6 +27,8 @@ from maia.roles.memberships import (
     certificate_support,
     fact_support,
     membership_support,
+    place_support,
+    places_in,
 )
 from maia.roles.policy import (
     ANYTHING,
@@ -34,6 +38,7 @@ from maia.roles.policy import (
     FactPremise,
     Literal,
     Parameter,
+    PlacePremise,
     Policy,
     Premise,
     RolePremise,
@@ -69,6 +74,8 @@ class Search:
     holder: Principal
     now: Instant
     steps_max: int = STEPS_MAX
+    address: str | None = None
+    """Where the holder asks from, if that is known."""
     steps: int = field(default=0, init=False)
 
     def ways(
@@ -93,6 +100,8 @@ class Search:
         match premise:
             case TimePremise():
                 yield from self._by_clock(premise, way)
+            case PlacePremise():
+                yield from self._by_place(premise, position, way)
             case FactPremise():
                 yield from self._by_fact(premise, position, way)
             case CertificatePremise():
@@ -106,6 +115,13 @@ class Search:
         if is_within(premise.window, self.now):
             ends = window_end(premise.window, self.now) if premise.is_watched else None
             yield Way(way.binding, way.grounds, earliest(way.clock_ends, ends))
+
+    def _by_place(self, premise: PlacePremise, position: int, way: Way) -> Iterator[Way]:
+        here = place_facts(self.address)
+        if any(admits(inside_network(ip_network(one)), here) for one in premise.networks):
+            support = place_support(premise.networks)
+            ground = Ground(position, support, premise.is_watched, name=" ".join(premise.networks))
+            yield Way(way.binding, (*way.grounds, ground), way.clock_ends)
 
     def _by_fact(self, premise: FactPremise, position: int, way: Way) -> Iterator[Way]:
         parameters = self.policy.facts[premise.name].parameters
@@ -148,7 +164,9 @@ class Search:
             if binding is not None:
                 support = membership_support(member)
                 ground = Ground(position, support, premise.is_watched, member.until, name=premise.name)
-                yield Way(binding, (*way.grounds, ground), way.clock_ends)
+                # What a role was activated from, whatever depends on it is used from.
+                places = (replace(one, premise=position) for one in places_in(member.depends_on))
+                yield Way(binding, (*way.grounds, ground, *places), way.clock_ends)
 
     def _holder(self, term: Term, way: Way) -> Principal | None:
         held_by = value_of(term, way.binding, self.holder)

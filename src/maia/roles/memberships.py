@@ -32,6 +32,7 @@ class SupportKind(Enum):
     FACT = "fact"
     CERTIFICATE = "certificate"
     MEMBERSHIP = "membership"
+    PLACE = "place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,16 @@ def certificate_support(certificate: VerifiedAppointment) -> Support:
 def membership_support(membership: RoleMembership) -> Support:
     """Return the support that a membership of this domain gives."""
     return Support(SupportKind.MEMBERSHIP, membership.id, _called(membership.role, membership.arguments))
+
+
+def place_support(networks: tuple[str, ...]) -> Support:
+    """Return the support that a place gives: it is never lost, and where it is used is checked by brokers."""
+    return Support(SupportKind.PLACE, arguments_digest(b"place", "", networks), ", ".join(networks))
+
+
+def places_in(grounds: Iterable[Ground]) -> tuple[Ground, ...]:
+    """Return the places among some grounds: one is named by its networks, apart by spaces."""
+    return tuple(ground for ground in grounds if ground.support.kind is SupportKind.PLACE)
 
 
 def _called(name: str, arguments: Iterable[Argument]) -> str:

@@ -289,14 +289,14 @@ class _PolicyParser:
 
 
 _OF_BOTH: Final = ("while", "given", "if", "for", "until")
-_OF_GRANTS: Final = (*_OF_BOTH, "may", "where", "provided", "checked", "as", "set", "every", "per")
+_OF_GRANTS: Final = (*_OF_BOTH, "may", "where", "provided", "checked", "as", "set", "every", "per", "bound")
 
 
 def _said(
     reading: Reading, role: RoleDeclaration, terms: tuple[Term, ...], extends: str | None, *, is_rule: bool
 ) -> Rule | Grant | None:
     """Read the clauses of a rule or grant whose head has been read; None if something was wrong."""
-    reading.refuse_clauses_except(*((*_OF_BOTH, "ask") if is_rule else _OF_GRANTS))
+    reading.refuse_clauses_except(*((*_OF_BOTH, "ask", "where") if is_rule else _OF_GRANTS))
     asked = read_asked(reading) if is_rule else ()
     fine = read_premises(reading)
     ends = read_ends(reading, of_grant=not is_rule)

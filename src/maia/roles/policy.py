@@ -38,8 +38,9 @@ from maia.credentials import (
     TypeName,
 )
 from maia.credentials.appointments import Argument, ParameterKind
+from maia.credentials.authority import Bound
 from maia.credentials.certificate import TestKind
-from maia.events import Vocabulary
+from maia.events import AttributeUid, Kind, Vocabulary
 from maia.roles.time_windows import TimeWindow
 
 
@@ -112,6 +113,28 @@ class FactDeclaration:
     parameters: tuple[Parameter, ...]
     place: Place = field(compare=False)
 
+    @property
+    def uid(self) -> AttributeUid:
+        """Return the name by which conditions ask for it."""
+        return AttributeUid(self.name.replace("_", "-").lower())
+
+    @property
+    def is_about_a_principal(self) -> bool:
+        """Return whether it is said of its first argument, and not of the world."""
+        return bool(self.parameters) and self.parameters[0].kind is ParameterKind.PRINCIPAL
+
+    @property
+    def stated_kind(self) -> Kind | None:
+        """Return the kind in which the domain states it to brokers, or None if it cannot be stated.
+
+        `on_duty(who: principal)` and `incident` hold or not; `clearance(who: principal, level: int)` and
+        `alert(level: int)` have a value. What relates more than that is for rules.
+        """
+        values = self.parameters[1:] if self.is_about_a_principal else self.parameters
+        if len(values) > 1:
+            return None
+        return values[0].kind.value_kind if values else Kind.BOOL
+
 
 @dataclass(frozen=True, slots=True)
 class AppointmentDeclaration:
@@ -179,7 +202,15 @@ class TimePremise:
     is_watched: bool
 
 
-Premise: TypeAlias = RolePremise | CertificatePremise | FactPremise | TimePremise
+@dataclass(frozen=True, slots=True)
+class PlacePremise:
+    """The holder asks from one of these networks; what is granted by the rule is used from there alone."""
+
+    networks: tuple[str, ...]
+    is_watched: bool = True
+
+
+Premise: TypeAlias = RolePremise | CertificatePremise | FactPremise | TimePremise | PlacePremise
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +300,8 @@ class Privilege:
     may_delegate: bool
     tests: tuple[TestKind, ...]
     transform: Transform | None = None
+    bounds: tuple[tuple[Bound, str], ...] = ()
+    """What members may ask for, or announce: filters over the attributes of `vocabulary`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from typing import Final, TypeAlias, TypeVar
 
 from maia.credentials.appointments import BadArgument, ParameterKind, checked_argument
@@ -26,7 +28,7 @@ from maia.predicates.language.literals import read_literal
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.language.scanner import NAME, Scanner
 from maia.predicates.syntax import BadPredicate, Predicate, attributes_of
-from maia.roles.declarations import END, RESERVED, Names, take_key_text, take_name
+from maia.roles.declarations import END, RESERVED, Names, take_key, take_key_text, take_name
 from maia.roles.policy import (
     ANYTHING,
     HOLDER,
@@ -39,6 +41,7 @@ from maia.roles.policy import (
     Literal,
     Parameter,
     Place,
+    PlacePremise,
     Premise,
     RoleDeclaration,
     RolePremise,
@@ -62,6 +65,9 @@ T = TypeVar("T")
 TextReader: TypeAlias = Callable[[str, Mapping[str, PresentValue]], T]
 """Reads a text, with values for `$name`."""
 
+AT_COMPUTER: Final = "at-computer"
+"""The appointment by which a computer says that its holder is at it."""
+_NETWORK: Final = re.compile(r"[0-9A-Fa-f:.]+(?:/[0-9]{1,3})?")
 _CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})")
 _ZONE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+/-]*")
 _EVERY_DAY: Final = frozenset(range(1, 8))
@@ -160,6 +166,44 @@ def read_premise(reader: TermReader, is_watched: bool) -> Premise:
     if isinstance(declaration, AppointmentDeclaration):
         return CertificatePremise(name, terms, held_by, is_watched)
     return RolePremise(name, terms, held_by, is_watched)
+
+
+def read_place(reader: TermReader) -> list[Premise]:
+    """Read what follows `where` in a rule: `address in 10.2.0.0/16`, `computer == KEY`, joined by `and`."""
+    found: list[Premise] = []
+    while not found or reader.scanner.take_word("and"):
+        if (networks := take_networks(reader.scanner)) is not None:
+            found.append(PlacePremise(networks))
+            continue
+        if not reader.scanner.take_word("computer"):
+            raise reader.scanner.expected("`address in` and a network, or `computer ==` and a key")
+        reader.scanner.must_take("==")
+        key = take_key(reader.scanner, reader.names)
+        name = f"computer {key}"
+        declared = AppointmentDeclaration(name, (), frozenset((key,)), AT_COMPUTER, False, Place("", 0))
+        reader.names.declared.setdefault(name, declared)
+        found.append(CertificatePremise(name, (), HOLDER, is_watched=True))
+    return found
+
+
+def take_networks(scanner: Scanner) -> tuple[str, ...] | None:
+    """Take `address in NETWORK, …`, if that comes next."""
+    if not scanner.take_word("address"):
+        return None
+    scanner.must_take_word("in")
+    networks: list[str] = []
+    while not networks or scanner.take(","):
+        at = scanner.mark()
+        text = scanner.take_match(_NETWORK) or ""
+        try:
+            networks.append(str(ip_network(text)))
+        except ValueError:
+            hint = ""
+            with suppress(ValueError):
+                hint = f"did you mean `{ip_network(text, strict=False)}`?"
+            said = f"expected a network such as `10.2.0.0/16`, but found `{shown(text)}`"
+            raise Complaint(said, at=at, hint=hint) from None
+    return tuple(sorted(set(networks)))
 
 
 def take_window(scanner: Scanner) -> TimeWindow | None:
@@ -332,6 +376,11 @@ def read_premises(reading: Reading) -> bool:
             return True
 
         fine &= reading.attempt(fragment, read) is not None
+    if reading.statement.word == "rule":
+        for fragment in reading.clauses("where"):
+            places = reading.attempt(fragment, read_place)
+            fine &= places is not None
+            reading.premises += places or []
     return fine
 
 
@@ -396,7 +445,8 @@ def _duration(reader: TermReader) -> int:
 def _ending_premises(reading: Reading, name: str, at: int, *, of_grant: bool) -> list[int]:
     if of_grant and name == reading.label.rpartition(" ")[2]:
         return []  # a right never outlasts its membership, whether the text says so or not
-    named = [(n, one) for n, one in enumerate(reading.premises) if not isinstance(one, TimePremise)]
+    unnamed = (TimePremise, PlacePremise)
+    named = [(n, one) for n, one in enumerate(reading.premises) if not isinstance(one, unnamed)]
     found = [(number, premise) for number, premise in named if premise.name == name]
     if not found and len(reading.premises) < len(reading.clauses("while", "given")):
         raise Consequence(f"no premise that could be read is called `{name}`", at=at)

@@ -142,7 +142,7 @@ CLAUSES_MAX: Final = 64
 CLAUSE_WORDS: Final = frozenset(
     (
         *("while", "given", "if", "ask", "for", "until", "may", "where", "provided", "checked"),
-        *("as", "set", "every", "per"),
+        *("as", "set", "every", "per", "bound"),
     )
 )
 

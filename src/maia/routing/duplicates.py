@@ -169,13 +169,15 @@ class _Stream:
 class DuplicateMemory:
     """The publications that were here."""
 
-    __slots__ = ("_bytes", "_limits", "_streams")
+    __slots__ = ("_bytes", "_limits", "_streams", "scattered")
 
     def __init__(self, limits: MemoryLimits = _DEFAULT_LIMITS) -> None:
         """Begin having seen nothing."""
         self._limits = limits
         self._streams: OrderedDict[_StreamKey, _Stream] = OrderedDict()
         self._bytes = 0
+        self.scattered = 0
+        """How often something took room: a number behind a gap, or in part."""
 
     def __len__(self) -> int:
         """Return the number of streams that are remembered."""
@@ -198,6 +200,7 @@ class DuplicateMemory:
             self._bytes -= known.cost
             known.add(sequence, fresh)
             self._bounded(known)
+            self.scattered += 1
         return fresh
 
     def are_new(self, publisher: bytes, stream: bytes, numbers: Sequence[int], signer: bytes = b"") -> bool:

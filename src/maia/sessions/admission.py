@@ -25,14 +25,16 @@ from typing import Final, Generic, TypeVar
 
 from maia.bounded_map import BoundedMap
 from maia.credentials import (
+    Action,
     Budget,
     Principal,
     SignedCertificate,
     SignedStatement,
+    TypeName,
     VerificationCache,
     VerifiedConstitution,
 )
-from maia.errors import Unavailable
+from maia.errors import Refusal, Unavailable
 from maia.events import Instant
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence
 from maia.validity import Monitor, Tester
@@ -73,6 +75,16 @@ def with_shown(own: Monitor | None, shown: Iterable[SignedStatement], now: Insta
     for signed in shown:
         tester.receive(signed, now)
     return tester
+
+
+def no_right(broker: Principal, action: Action, name: TypeName) -> Refusal:
+    """Say what a broker lacks that would serve a client of a type, and which command grants it (C16)."""
+    return Refusal(
+        "BROKER-HAS-NO-RIGHT",
+        f"broker `{broker}` has no right to {action.value} `{name.name}` itself, so nothing of it is handed "
+        f"over: grant it one (`maia cert issue --subject {broker} --owner {name.owner} --type {name.name} "
+        f"--action {action.value}`), or use a broker that holds it",
+    )
 
 
 _MINUTE: Final = 60_000_000

@@ -5,7 +5,7 @@
     log.stream("LabResult", spark=spark)
 
 `governed` is left for `maia.spark.governed.table` itself, because importing it
-loads PySpark; `check_endpoint` is loaded when it is first asked for.
+loads PySpark; `check_endpoint` and `compact_log` are loaded when they are first asked for.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from maia.spark.keys.content_keys import HeldEpoch, KeySource, RingKeys, Several
 from maia.spark.open_log import LogReader, RecordedLog, RecordedTable, open_log
 
 if TYPE_CHECKING:
+    from maia.spark.compaction import compact_log
     from maia.spark.endpoint import check_endpoint
 
 __all__ = [
@@ -32,12 +33,14 @@ __all__ = [
     "RingKeys",
     "SeveralSources",
     "check_endpoint",
+    "compact_log",
     "open_log",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Return the function that needs a Spark session from its home."""
-    if name != "check_endpoint":
+    home = {"check_endpoint": "endpoint", "compact_log": "compaction"}.get(name)
+    if home is None:
         raise AttributeError(f"module `maia.spark` has no attribute `{name}`")
-    return getattr(import_module("maia.spark.endpoint"), name)
+    return getattr(import_module(f"maia.spark.{home}"), name)

@@ -14,8 +14,8 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from maia.errors import Refusal
-from maia.spark.governed.log_folder import can_list, is_address
+from maia.errors import Refusal, Unavailable
+from maia.places import is_address, place_of
 from maia.spark.keys.key_server import desks_open
 
 if TYPE_CHECKING:
@@ -38,9 +38,16 @@ def check_endpoint(spark: SparkSession, *, keeps_out: Collection[str | os.PathLi
     found += [
         f"SQL opens files in `{place}` (run as an account that cannot read it)"
         for place in map(str, keeps_out)
-        if (can_list(place) if is_address(place) else os.access(place, os.R_OK))
+        if (_can_list(place) if is_address(place) else os.access(place, os.R_OK))
     ]
     if desks_open():
         found.append("keys of a governed table are in this process (write the table, and serve that)")
     if found:
         raise Refusal("PIPELINE-ENDPOINT-OPEN", "this session is no endpoint for others: " + "; ".join(found))
+
+
+def _can_list(place: str) -> bool:
+    try:
+        return place_of(place).exists()
+    except Unavailable:
+        return False

@@ -14,9 +14,10 @@ here until the log is closed, and with it its tables.
 
 from __future__ import annotations
 
+import re
 import weakref
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -38,10 +39,11 @@ from maia.credentials import (
     VerifiedConstitution,
 )
 from maia.credentials.names import type_id
-from maia.errors import Refusal, Unavailable
-from maia.events import Instant
+from maia.errors import BadInput, Refusal, Unavailable
+from maia.events import AttributeUid, Instant
 from maia.net.process import waited_for
-from maia.policy import GrantStale, GrantTestedOnce, Request
+from maia.places import place_of, places_of
+from maia.policy import GrantStale, GrantTestedOnce, PolicyRefusal, Request
 from maia.profile import Profile, find_profile
 from maia.profile.profile import wallet_places
 from maia.types import VerifiedType
@@ -64,6 +66,7 @@ __all__ = ["LogReader", "RecordedLog", "RecordedTable", "open_log"]
 
 _Result = TypeVar("_Result")
 _SPARKS_OWN = frozenset({"pyspark", "py4j"})
+_NO_WORD = re.compile(r"\W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,16 @@ class LogReader:
     """What a person can do if a statement is missing."""
 
 
-def open_log(address: str | Path | None = None, *, as_: str | Path | Profile) -> RecordedLog:
-    """Open the log of a profile, or the one at an address, under the rights of the profile's participant."""
+def open_log(
+    address: str | Path | Sequence[str | Path] | None = None, *, as_: str | Path | Profile
+) -> RecordedLog:
+    """Open the log of a profile, or the one at an address, under the rights of the profile's participant.
+
+    Several addresses, or one that ends in `/*`, are the logs of several brokers: their tables show each
+    publication once.
+    """
     who = as_ if isinstance(as_, Profile) else find_profile(str(as_))
-    return RecordedLog(who.log() if address is None else Path(address), _reader(who))
+    return RecordedLog(who.log() if address is None else address, _reader(who))
 
 
 def _reader(profile: Profile) -> LogReader:
@@ -112,7 +121,24 @@ def _reader(profile: Profile) -> LogReader:
         folders=(*(path for path in profile.settings.credentials if path.is_dir()), *wallet),
         keys_at=profile.settings.keys,
         constitutions=profile.constitutions(),
+        identity=reader_identity(
+            [] if profile.settings.identity is None else [profile.settings.identity],
+            profile.settings.providers,
+        ),
     )
+
+
+def reader_identity(statements: Iterable[Path], providers: Iterable[str]) -> ReaderIdentity | None:
+    """Return the identity statements in files, and whose are believed; None if there are none."""
+    from maia.config.input_files import read_identity, read_principal
+    from maia.credentials.identity import IdentityTrust
+    from maia.spark.governed.reader import ReaderIdentity
+
+    own = tuple(map(read_identity, statements))
+    if not own:
+        return None
+    believed = frozenset(map(read_principal, providers))
+    return ReaderIdentity(IdentityTrust(own[0].statement.community, believed), own)
 
 
 class RecordedLog:
@@ -121,10 +147,12 @@ class RecordedLog:
     Keys are fetched when a table of a sealed type is first asked for, and forgotten with `close`.
     """
 
-    def __init__(self, place: Path, reader: LogReader) -> None:
+    def __init__(self, place: str | Path | Sequence[str | Path], reader: LogReader) -> None:
         """Read nothing yet."""
         brought("pyarrow", extra="arrow")
-        self.place, self._reader = place.resolve(), reader
+        self.places, self._reader = places_of(place), reader
+        if not self.places:
+            raise BadInput("PLACE-ADDRESS", f"there is no log at `{place}`")
         self._stack = ExitStack()
         self._accesses: dict[str, Access] = {}
         self._close = weakref.finalize(self, self._stack.close)
@@ -151,16 +179,26 @@ class RecordedLog:
 
     def __repr__(self) -> str:
         """Return where the log is, and who reads."""
-        return f"<RecordedLog {self.place} as {self._reader.name}{'' if self._close.alive else ', closed'}>"
+        return f"<RecordedLog {self._where} as {self._reader.name}{'' if self._close.alive else ', closed'}>"
+
+    @property
+    def _where(self) -> str:
+        return ", ".join(map(str, self.places))
 
     def types(self) -> tuple[str, ...]:
         """Return the types of which the log holds anything, among those that the reader knows."""
         from maia.spark.governed.log_folder import LogFolder
 
-        folder = LogFolder(str(self.place))
+        folders = [LogFolder(str(place)) for place in self.places]
         known = self._reader.known()
         return tuple(
-            sorted({one.name for one in known if folder.of_type(type_id(one.owner, one.name)).stretches})
+            sorted(
+                {
+                    one.name
+                    for one in known
+                    if any(log.of_type(type_id(one.owner, one.name)).stretches for log in folders)
+                }
+            )
         )
 
     def table(
@@ -177,7 +215,8 @@ class RecordedLog:
         """Return what the participant may see of a type; raise the refusal if that is nothing.
 
         `with_meta` adds the columns that say which row of which frame an event is, and when it was published.
-        `ledger` is a folder in which what is read is put on record; the owner of a type may demand one.
+        `ledger` is a folder, or a place such as `s3://bucket/reads`, in which what is read is put on record;
+        the owner of a type may demand one.
         """
         from maia.spark.governed.plan import TableQuery
 
@@ -192,10 +231,27 @@ class RecordedLog:
         spark: SparkSession,
         columns: Collection[str] | None = None,
         with_meta: bool = False,
+        ledger: str | Path | None = None,
         terms: Streaming | None = None,
     ) -> DataFrame:
         """Return the same table as a stream of Spark, which goes on with what the log gets later."""
-        return self.table(name, filter, columns=columns, with_meta=with_meta).to_stream(spark, terms)
+        found = self.table(name, filter, columns=columns, with_meta=with_meta, ledger=ledger)
+        return found.to_stream(spark, terms)
+
+    def register(self, spark: SparkSession, *, ledger: str | Path | None = None) -> dict[str, str]:
+        """Register a view for `spark.sql` of each type of which the participant sees something.
+
+        Return the name of each view, which is that of its type with `_` for what SQL has no letter for.
+        `DESCRIBE` says of each column what it is in the owner's type, and whether the participant's right
+        shows, changes or hides it.
+        """
+        made: dict[str, str] = {}
+        for name in self.types():
+            with suppress(PolicyRefusal):
+                found, view = self.table(name, ledger=ledger), _NO_WORD.sub("_", name)
+                found.described(spark).createOrReplaceTempView(view)
+                made[view] = name
+        return made
 
     def query(
         self,
@@ -210,7 +266,7 @@ class RecordedLog:
 
         access = replace(self._access(name), secrets=secrets)
         read = self._hinted(lambda: governed_read(access, query))
-        return RecordedTable(self, name, read, None if ledger is None else Path(ledger))
+        return RecordedTable(self, name, read, None if ledger is None else str(place_of(ledger)))
 
     # -------------------------------------------------------- keys, and the watch over the right
 
@@ -218,11 +274,9 @@ class RecordedLog:
     def _desk_and_watch(self) -> tuple[JobDesk, RightWatch]:
         from maia.spark.governed.right_watch import Asking, read_statements, right_watch
         from maia.spark.keys.key_server import job_desk
-        from maia.spark.session.session import cluster_of
 
-        who, cluster = self._reader, cluster_of()
-        # Executors ask the desk, and reach it where they reach the driver.
-        desk = self._stack.enter_context(job_desk("127.0.0.1" if cluster is None else cluster.driver_host))
+        who = self._reader
+        desk = self._stack.enter_context(job_desk())
         heard = read_statements((*who.folders, *who.statements))
         # The testers that are asked are those in the reader's own certificates, and no others.
         asking = Asking(who.key, (*who.credentials, *who.signers))
@@ -277,14 +331,14 @@ class RecordedLog:
     def _check_open(self) -> None:
         if not self._close.alive:
             raise Unavailable(
-                "UNAVAILABLE-LOG-CLOSED", f"the log in `{self.place}` was closed: open it again"
+                "UNAVAILABLE-LOG-CLOSED", f"the log in `{self._where}` was closed: open it again"
             )
 
 
 class RecordedTable:
     """What a participant sees of one type. Each call reads what the log has by then."""
 
-    def __init__(self, log: RecordedLog, name: str, read: GovernedRead, ledger: Path | None) -> None:
+    def __init__(self, log: RecordedLog, name: str, read: GovernedRead, ledger: str | None) -> None:
         """Keep the log, and with it the keys, for as long as the table is there."""
         self._log, self.name, self._read, self._ledger = log, name, read, ledger
 
@@ -296,7 +350,7 @@ class RecordedTable:
     def _table(self) -> ArrowTable:
         from maia.spark.governed.arrow_table import ArrowTable
 
-        return ArrowTable(self._read, log=str(self._log.place), ledger=self._ledger)
+        return ArrowTable(self._read, log=tuple(map(str, self._log.places)), ledger=self._ledger)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -330,6 +384,27 @@ class RecordedTable:
         """Return the events as a table of Spark, read by its executors when it is used."""
         return self._in_spark(spark, None)
 
+    def described(self, spark: SparkSession) -> DataFrame:
+        """Return the table of Spark with a comment on each column: its kind, and what becomes of it."""
+        rows, said = self.to_spark(spark), self.comments()
+        told = {name: {"comment": said.get(name, "")} for name in rows.columns}
+        return rows.select(*(rows[f"`{name}`"].alias(name, metadata=told[name]) for name in told))
+
+    def comments(self) -> dict[str, str]:
+        """Return what a reader is told of each attribute: its kind, and whether it is shown as it was."""
+        from maia.policy.view import keeps, shows
+
+        windows = [window for one in self._read.slices for window in one.view.windows]
+
+        def becomes(uid: AttributeUid) -> str:
+            if not any(shows(window, uid) for window in windows):
+                return "hidden: your right does not show it"
+            if all(keeps(window, uid) for window in windows if shows(window, uid)):
+                return "as it was published"
+            return "changed by your right"
+
+        return {one.name: f"{one.kind.value}, {becomes(one.uid)}" for one in self._read.delivered}
+
     def to_stream(self, spark: SparkSession, terms: Streaming | None = None) -> DataFrame:
         """Return the events as a stream of Spark, which goes on with what the log gets later."""
         from maia.spark.governed.table import Streaming
@@ -343,9 +418,15 @@ class RecordedTable:
         check_spark_version(import_module("pyspark").__version__)
         from maia.spark.governed.table import spark_table
 
+        if self._ledger is not None:
+            from maia.spark.governed.reading_ledger import chain_reads
+
+            self._log._stack.callback(chain_reads, self._ledger)
         # Whatever is made of the table needs the keys, for as long as the session is used.
         weakref.finalize(spark, self._log.close)
-        return spark_table(spark, str(self._log.place), self._read, stream=stream, ledger=self._ledger)
+        return spark_table(
+            spark, tuple(map(str, self._log.places)), self._read, stream=stream, ledger=self._ledger
+        )
 
 
 def _instant(moment: datetime | Instant | str | None) -> Instant | None:

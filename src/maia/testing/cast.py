@@ -186,12 +186,29 @@ class Cast:
         return self.grant(self.owner, to, self.definition, *actions, **more)
 
     def connect_right(self, to: SigningKey | Subject, **more: Any) -> SignedCertificate:
-        """Let the owner allow a principal to be part of the network."""
-        return self.grant(self.owner, to, self.network, Action.CONNECT, **more)
+        """Let the owner allow a principal to be part of the network; as a broker it serves all types."""
+        return self.grant(self.owner, to, self.network, Action.CONNECT, Action.SERVE, **more)
 
     def let(self, who: str, *actions: Action, **more: Any) -> Cast:
         """Return the cast with a right to the type more."""
         return replace(self, certificates=(*self.certificates, self.right(who, *actions, **more)))
+
+    def domain(self, name: str, *brokers: str, invited_by: str = "") -> Cast:
+        """Return the cast with brokers that may connect by a domain's word, and that by the owner's.
+
+        Another domain may have invited it, by the right that it has from the owner itself.
+        """
+        keys = {who: key_of(who, self.seed) for who in (name, *brokers)} | dict(self.keys)
+        cast = replace(self, keys=keys)
+        given = [cast.connect_right(keys[invited_by or name], may_delegate=True)]
+        if invited_by:
+            actions = Action.CONNECT, Action.SERVE
+            given.append(cast.grant(invited_by, name, self.network, *actions, may_delegate=True))
+        wallets = {
+            broker: (*given, cast.grant(name, broker, self.network, Action.CONNECT, Action.SERVE))
+            for broker in brokers
+        }
+        return replace(cast, wallets={**self.wallets, **wallets})
 
     def issued(self, comment: str, action: Action) -> SignedCertificate:
         """Return one certificate, by its comment and by what it grants."""

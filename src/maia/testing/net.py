@@ -97,6 +97,7 @@ from maia.wire.messages import (
     SealedWithPlaintext,
     Seen,
     Subscribe,
+    SubscribePart,
     Vouched,
     Withdraw,
 )
@@ -235,11 +236,15 @@ class NetClient:
         filter: Predicate = ALWAYS,  # noqa: A002
         *,
         seen: int | None = None,
+        upto: int | None = None,
         **changes: Any,
     ) -> int:
-        """Ask for a durable subscription, after what was seen of it before."""
+        """Ask for a durable subscription, after what was seen of it before; up to a position, as a part."""
         last = (name, None if seen is None else self._sealed_position(seen, name))
-        return self._ask(Subscribe, Action.SUBSCRIBE, filter, changes, *last)
+        if upto is None:
+            return self._ask(Subscribe, Action.SUBSCRIBE, filter, changes, *last)
+        end = self._sealed_position(upto, name) if upto else b""
+        return self._ask(SubscribePart, Action.SUBSCRIBE, filter, changes, *last, end)
 
     def _ask(
         self,
@@ -500,10 +505,11 @@ class Net:
         self.settle()
         return client
 
-    def guest(self, who: str, *rights: SignedCertificate, at: str = "") -> NetClient:
+    def guest(self, who: str, *rights: SignedCertificate, at: str = "", **changes: Any) -> NetClient:
         """Connect a person who is not in the cast, with the right to connect and these rights."""
         key = key_of(who)
-        return self.client(who, at, key=key, credentials=(self.cast.connect_right(key), *rights))
+        credentials = (self.cast.connect_right(key), *rights)
+        return self.client(who, at, key=key, credentials=credentials, **changes)
 
     def connect(self, client: NetClient, at: str) -> None:
         """Open a link of a client, again after it was closed."""

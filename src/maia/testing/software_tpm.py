@@ -78,7 +78,7 @@ class SoftwareTpm:
         self.area = self._area(attributes)
         self.name = b"\x00\x0b" + sha256(self.area).digest()
         self.clock, self.resets, self.restarts = 1000, 1, 0
-        self.pcrs = {pcr: bytes(32) for pcr in range(24)}
+        self.pcrs = registers()
         self._log = boot_log()
 
     @property
@@ -100,11 +100,14 @@ class SoftwareTpm:
     def boot(self, *events: tuple[int, bytes]) -> bytes:
         """Start the machine again: registers are reset, then extended; return the event log."""
         self.resets, self.clock = self.resets + 1, self.clock + 1000
-        self.pcrs = {pcr: bytes(32) for pcr in range(24)}
-        for pcr, measured in events:
-            self.pcrs[pcr] = sha256(self.pcrs[pcr] + sha256(measured).digest()).digest()
+        self.pcrs = registers(*events)
         self._log = boot_log(*events)
         return self._log
+
+    def launch(self, code: bytes, result: bytes) -> bytes:
+        """Launch code by a dynamic root of trust, which measures what it finds; return that."""
+        self.pcrs |= launched(code, result)
+        return result
 
     def log(self) -> bytes:
         """Return the event log of the last boot."""
@@ -178,7 +181,15 @@ def boot_log(*events: tuple[int, bytes]) -> bytes:
 
 def registers(*events: tuple[int, bytes]) -> dict[int, bytes]:
     """Return the registers after a boot with these events."""
-    found = {pcr: bytes(32) for pcr in range(24)}
+    found = {pcr: b"\xff" * 32 if 17 <= pcr <= 22 else bytes(32) for pcr in range(24)}
     for pcr, measured in events:
         found[pcr] = sha256(found[pcr] + sha256(measured).digest()).digest()
+    return found
+
+
+def launched(code: bytes, result: bytes) -> dict[int, bytes]:
+    """Return the dynamic registers after a launch: the code in 17, what it found in 18."""
+    found = {pcr: bytes(32) for pcr in range(17, 23)}
+    for pcr, measured in ((17, code), (18, result)):
+        found[pcr] = sha256(bytes(32) + sha256(measured).digest()).digest()
     return found

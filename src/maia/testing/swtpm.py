@@ -95,11 +95,11 @@ class EmulatedMachine:
         try:
             yield Tpm2Tools(self.address, self._folder / "keys", self.boot_log)
         finally:
-            self._switch_off()
+            self.switch_off()
 
     def boot(self, *events: tuple[int, bytes]) -> bytes:
         """Switch the machine off and on, and measure what it starts; return the event log."""
-        self._switch_off()
+        self.switch_off()
         self._switch_on()
         environment = {**os.environ, "TPM2TOOLS_TCTI": self.address, "TSS2_LOG": "all+NONE"}
         for pcr, measured in events:
@@ -131,7 +131,8 @@ class EmulatedMachine:
                 raise Unavailable("UNAVAILABLE-TPM-EMULATOR", "`swtpm` did not start")
             time.sleep(0.02)
 
-    def _switch_off(self) -> None:
+    def switch_off(self) -> None:
+        """Cut the machine's power."""
         if self._process is not None:
             self._process.kill()  # a machine that loses its power says nothing to its TPM
             self._process.wait(_START_S)

@@ -231,7 +231,7 @@ def _decide(
     fates[before.uid] = after
 
 
-def next_version(
+def next_version(  # noqa: PLR0913 - the fields of a definition
     definition: TypeDefinition,
     changes: Iterable[Change],
     *,
@@ -240,16 +240,17 @@ def next_version(
     sealing: Sealing | None = None,
     extends: tuple[SignedDefinition, ...] | None = None,
     ledger: bool = False,
+    signed: bool = False,
 ) -> TypeDefinition:
     """Return the version that follows `definition`, not yet signed.
 
     `version` is handed in because chance lives elsewhere. Credentials are
     never inherited: they belong to the signer (dissertation, section 4.3.3).
-    Sealing is inherited unless another one is given; it cannot be given up.
+    Sealing is inherited unless another one is given; neither it nor signing can be given up.
     The super-type stays unless another one, or none, is given. A `ledger` that was demanded once
     is demanded for ever.
     """
-    name = definition.name
+    name, sealing = definition.name, sealing or definition.sealing
     attributes = apply_changes(definition.attributes, changes)
     if not attributes:
         raise BadDefinition("a type has at least one attribute")
@@ -258,7 +259,8 @@ def next_version(
         previous=name.version,
         attributes=attributes,
         credentials=credentials,
-        sealing=definition.sealing if sealing is None else sealing,
+        sealing=sealing,
+        signed=sealing is None and (definition.signed or signed),
         extends=definition.extends if extends is None else extends,
         ledger=definition.ledger or ledger,
     )

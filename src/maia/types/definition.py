@@ -48,6 +48,9 @@ TOPIC: Final = Attribute("topic", AttributeUid("topic"), Kind.STRING)
 PAYLOAD: Final = Attribute("payload", AttributeUid("payload"), Kind.BYTES)
 CONTENT_TYPE: Final = Attribute("content_type", AttributeUid("content-type"), Kind.STRING)
 
+PUBLICATION: Final = Attribute("publication", AttributeUid("publication"), Kind.BYTES)
+"""Of trees whose publications may have several topics: the same bytes in the events on each of them."""
+
 _TREE: Final = "topic."
 
 
@@ -143,6 +146,15 @@ class SealingLevel(Enum):
 
     EVENT = "event"
     ATTRIBUTE = "attribute"
+
+
+class Protection(Enum):
+    """What is done for events of a type between brokers, from the least to the most."""
+
+    NONE = "none"
+    SIGNED = "signed"
+    EVENT = SealingLevel.EVENT.value
+    ATTRIBUTE = SealingLevel.ATTRIBUTE.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +294,8 @@ class TypeDefinition:
     """
     ledger: bool = False
     """Whether brokers have to put every delivery on record (`maia.ledger`)."""
+    signed: bool = False
+    """Whether frames travel signed, in the clear; those of a sealed type always do."""
     vocabulary: Mapping[str, Attribute] = field(init=False, repr=False, compare=False)
     kinds: Mapping[AttributeUid, Kind] = field(init=False, repr=False, compare=False)
 
@@ -295,6 +309,8 @@ class TypeDefinition:
             raise BadDefinition(problem)
         object.__setattr__(self, "vocabulary", MappingProxyType(vocabulary))
         kinds = {attribute.uid: attribute.kind for attribute in self.attributes}
+        if self.signed and self.sealing is not None:
+            raise BadDefinition("frames of a sealed type are signed: its protection is its level alone")
         if self.sealing is not None and self.sealing.blinded and ENVELOPE_UID in kinds:
             raise BadDefinition(f"no attribute of a blinded type has the uid `{ENVELOPE_UID}`")
         object.__setattr__(self, "kinds", MappingProxyType(kinds))
@@ -302,6 +318,13 @@ class TypeDefinition:
             if any(tree_root(one.definition.name.name) is not None for one in self.extends):
                 raise BadDefinition("a tree of topics has no sub-types: declare another tree")
             _check_extends(self)
+
+    @property
+    def protection(self) -> Protection:
+        """Return what is done for its events between brokers."""
+        if self.sealing is not None:
+            return Protection(self.sealing.level.value)
+        return Protection.SIGNED if self.signed else Protection.NONE
 
     @property
     def super_type(self) -> TypeDefinition | None:
@@ -320,6 +343,12 @@ class TypeDefinition:
     def embedded(self) -> int:
         """Return how many definitions this one holds, those inside others included."""
         return sum(1 + signed.definition.embedded for signed in self.extends)
+
+
+def protects_less(one: TypeDefinition, *, than: TypeDefinition) -> bool:
+    """Return whether a definition protects its events less than another one."""
+    is_stripped = than.signed and one.protection is Protection.NONE
+    return is_stripped or is_weaker(one.sealing, than=than.sealing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,9 +403,10 @@ def _check_extends(definition: TypeDefinition) -> None:
                 f"`{name.name}` inherits `{attribute.name}` ({attribute.kind.value}, uid {attribute.uid}) "
                 f"from `{above.name.name}` and must have it unchanged",
             )
-    if is_weaker(definition.sealing, than=above.sealing):
+    if protects_less(definition, than=above):
         raise BadDefinition(
-            "TYPE-SUB-TYPE-SEALS-LESS", f"`{name.name}` seals less than its super-type `{above.name.name}`"
+            "TYPE-SUB-TYPE-SEALS-LESS",
+            f"`{name.name}` protects its events less than its super-type `{above.name.name}`",
         )
 
 

@@ -9,6 +9,7 @@ signature binds the name to the definition (dissertation, section 4.2.2):
         (attributes (attribute "numberplate" "3265" string) ...)
         (sealing attribute (manager (ed25519 KEY)) (at "127.0.0.1:7500") ...
           (blinded)? (cover "250" "1024")?)?
+        (protection signed)?
         (ledger required)?
         (credentials CERTIFICATE ...)?)
       (signer (ed25519 KEY))
@@ -161,6 +162,7 @@ DEFINITION: Final[Document[TypeDefinition, SignedDefinition]] = Document(
             ),
             left_out=None,
         ),
+        signed=one(Part(lambda _: b"signed", lambda atom: atom == b"signed"), b"protection", left_out=False),
         ledger=one(Part(lambda _: b"required", lambda atom: atom == b"required"), left_out=False),
         credentials=many(_CERTIFICATES, left_out=()),
     ),

@@ -28,7 +28,7 @@ from maia.errors import BrokenCredential
 from maia.events import INSTANT_MAX, AttributeUid, Instant
 from maia.predicates.syntax import ALWAYS
 from maia.types.changes import Change, describe, diff, ways_to_allow
-from maia.types.definition import SignedDefinition, TypeDefinition, is_weaker
+from maia.types.definition import SignedDefinition, TypeDefinition, protects_less
 from maia.types.encoding import definition_from_body
 from maia.types.verified import _SEAL, VerifiedType, VerifiedTypeCache
 
@@ -321,7 +321,9 @@ def _verified_anew(
     changes = _changes_since(previous, definition)
     # Who may change how events are sealed may also demand that their deliveries are on record.
     reseals = previous is not None and (
-        previous.sealing != definition.sealing or previous.definition.ledger != definition.ledger
+        previous.sealing != definition.sealing
+        or previous.definition.signed != definition.signed
+        or previous.definition.ledger != definition.ledger
     )
     re_extends = previous is not None and previous.definition.extends != definition.extends
     super_type: VerifiedType | None = None
@@ -403,10 +405,11 @@ def _changes_since(previous: VerifiedType | None, definition: TypeDefinition) ->
             f"version `{name.version}` of `{name.name}` demands no ledger, and version "
             f"`{definition.previous}` does",
         )
-    if is_weaker(definition.sealing, than=previous.sealing):
+    if protects_less(definition, than=previous.definition):
         raise BrokenCredential(
             "TYPE-SEALING-WEAKENED",
-            f"version `{name.version}` of `{name.name}` seals less than version `{definition.previous}`",
+            f"version `{name.version}` of `{name.name}` protects its events less than version "
+            f"`{definition.previous}`",
         )
     return diff(previous, definition)
 

@@ -31,8 +31,16 @@ from maia.credentials.proof import Proof
 from maia.credentials.statements import SignedStatement, statement_from_bytes, statement_to_bytes
 from maia.errors import BrokenCredential, Refusal, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, Attribute, AttributeUid, Event, Instant, Kind
+from maia.predicates import Comparison, Operator, Predicate
 from maia.types.changes import Change, UidReused
-from maia.types.definition import Sealing, SignedDefinition, TypeDefinition, is_weaker, strongest
+from maia.types.definition import (
+    Protection,
+    Sealing,
+    SignedDefinition,
+    TypeDefinition,
+    protects_less,
+    strongest,
+)
 from maia.types.encoding import content_digest, definition_from_bytes, definition_to_bytes, sign_definition
 
 TYPES_MAX: Final = 4096
@@ -113,6 +121,11 @@ class VerifiedType(Proof):
     def sealing(self) -> Sealing | None:
         """Return how events of this version travel between brokers; None for plaintext."""
         return self.signed.definition.sealing
+
+    @property
+    def protection(self) -> Protection:
+        """Return what is done for events of this version between brokers."""
+        return self.signed.definition.protection
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -268,7 +281,7 @@ class TypeHistory:
     digests: Mapping[Version, bytes] = field(default_factory=lambda: MappingProxyType({}))
     parents: Mapping[Version, Version | None] = field(default_factory=lambda: MappingProxyType({}))
     kinds: Mapping[AttributeUid, Kind] = field(default_factory=lambda: MappingProxyType({}))
-    sealings: Mapping[Version, Sealing | None] = field(default_factory=lambda: MappingProxyType({}))
+    definitions: Mapping[Version, TypeDefinition] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def sealing(self) -> Sealing | None:
@@ -278,9 +291,14 @@ class TypeHistory:
         and one that was made from it, the later one.
         """
         by_depth = sorted(
-            self.sealings, key=lambda version: (sum(1 for _ in self._ancestors(version)), version)
+            self.definitions, key=lambda version: (sum(1 for _ in self._ancestors(version)), version)
         )
-        return strongest(self.sealings[version] for version in by_depth)
+        return strongest(self.definitions[version].sealing for version in by_depth)
+
+    @property
+    def signed(self) -> bool:
+        """Return whether frames of this type travel signed in the clear: any version says so, none seals."""
+        return self.sealing is None and any(one.signed for one in self.definitions.values())
 
     def remember(self, verified: VerifiedType) -> TypeHistory:
         """Return the history with this version in it, or say what it contradicts."""
@@ -305,7 +323,7 @@ class TypeHistory:
             MappingProxyType({**self.digests, version: verified.content}),
             MappingProxyType({**self.parents, version: verified.definition.previous}),
             MappingProxyType({**self.kinds, **verified.kinds}),
-            MappingProxyType({**self.sealings, version: verified.sealing}),
+            MappingProxyType({**self.definitions, version: verified.definition}),
         )
 
     def descends(self, *, later: Version, earlier: Version) -> bool:
@@ -359,13 +377,14 @@ class TypeHistory:
     def _check_sealing(self, verified: VerifiedType) -> None:
         """Refuse a version that seals less than one it descends from, whichever of the two came first."""
         version, previous = verified.name.version, verified.definition.previous
-        known = {**self.sealings, version: verified.sealing}
+        known = {**self.definitions, version: verified.definition}
         pairs = [(later, earlier) for later, earlier in self.parents.items() if earlier == version]
         for later, earlier in [*pairs, (version, previous)]:
-            if earlier in known and is_weaker(known[later], than=known[earlier]):
+            if earlier in known and protects_less(known[later], than=known[earlier]):
                 raise BrokenCredential(
                     "TYPE-SEALING-WEAKENED",
-                    f"version `{later}` of `{verified.name.name}` seals less than version `{earlier}`",
+                    f"version `{later}` of `{verified.name.name}` protects its events less than version "
+                    f"`{earlier}`",
                 )
 
 
@@ -386,6 +405,14 @@ def validity_type_name(issuer: Principal) -> TypeName:
     return TypeName(issuer, VALIDITY_TYPE, FIRST_VERSION)
 
 
+def is_for_all(name: TypeName) -> bool:
+    """Return whether a type is a stream of an issuer's, which every broker may carry to its clients.
+
+    Statements prove themselves, and so do certificates (`maia.certificates`), which go to their subjects.
+    """
+    return isinstance(name.owner, Principal) and name.name in {VALIDITY_TYPE, CERTIFICATES_TYPE}
+
+
 def validity_type_id(issuer: Principal) -> bytes:
     """Return the digest by which that stream is routed; no definition is needed for it."""
     return type_id(issuer, VALIDITY_TYPE)
@@ -402,13 +429,17 @@ def is_validity_stream(event_type: VerifiedType) -> bool:
 
     Such a type is public, so nothing that could hide more is one.
     """
+    return _is_standard(event_type, VALIDITY_TYPE, (STATEMENT,))
+
+
+def _is_standard(event_type: VerifiedType, standard: str, attributes: tuple[Attribute, ...]) -> bool:
     name = event_type.name
     return (
-        name.name == VALIDITY_TYPE
+        name.name == standard
         and name.version == FIRST_VERSION
         and isinstance(name.owner, Principal)
-        and event_type.attributes == (STATEMENT,)
-        and event_type.sealing is None
+        and event_type.attributes == attributes
+        and event_type.protection is Protection.NONE
     )
 
 
@@ -424,3 +455,38 @@ def statement_in(event: Event) -> SignedStatement | None:
     """
     data = event.get(STATEMENT.uid)
     return statement_from_bytes(data) if isinstance(data, bytes) else None
+
+
+# The stream of an issuer's certificates (dissertation 6.5.2: pushed to those whom they concern).
+#
+# Each event is for one subject, which alone can open it (`sealing/pushed_certificates.py`). `maia.policy`
+# lets every principal that may connect subscribe to the events for itself, and to no others, so that they
+# travel to brokers on the way to their subject only.
+
+
+CERTIFICATES_TYPE: Final = "maia.certificates"
+SUBJECT: Final = Attribute("subject", AttributeUid("subject"), Kind.STRING)
+CERTIFICATES: Final = Attribute("certificates", AttributeUid("certificates"), Kind.BYTES)
+
+
+def certificates_type_name(issuer: Principal) -> TypeName:
+    """Return the name of the stream on which `issuer` pushes certificates to their subjects."""
+    return TypeName(issuer, CERTIFICATES_TYPE, FIRST_VERSION)
+
+
+def certificates_definition(
+    key: SigningKey, credentials: tuple[SignedCertificate, ...] = ()
+) -> SignedDefinition:
+    """Return the definition of `key`'s stream; `credentials` let it be installed, where needed."""
+    name = certificates_type_name(key.principal)
+    return sign_definition(TypeDefinition(name, None, (SUBJECT, CERTIFICATES), credentials), key)
+
+
+def is_certificate_stream(event_type: VerifiedType) -> bool:
+    """Return whether this is exactly the standard type."""
+    return _is_standard(event_type, CERTIFICATES_TYPE, (SUBJECT, CERTIFICATES))
+
+
+def for_subject(principal: Principal) -> Predicate:
+    """Return the filter of the events of such a stream that are for `principal`."""
+    return Comparison(SUBJECT.uid, Operator.EQ, str(principal))

@@ -85,8 +85,9 @@ class Changed:
     """What is answered otherwise than before, because of a statement or of time.
 
     `revoked` are certificates that `by` revokes now and did not before, or does not confirm any
-    more; `restored` are the others way round; `about` are those of whom other facts are said; `tests` are
-    the kinds of statements of which one is at hand now and was not, or the others way round.
+    more; `restored` are the others way round; `about` are those of whom other facts are said (None: of no
+    principal); `tests` are the kinds of statements of which one is at hand now and was not, or the others
+    way round.
     """
 
     by: Principal
@@ -94,7 +95,7 @@ class Changed:
     """Whether a statement was accepted that was not known before."""
     revoked: frozenset[bytes] = _NO_IDS
     restored: frozenset[bytes] = _NO_IDS
-    about: frozenset[Principal] = frozenset()
+    about: frozenset[Principal | None] = frozenset()
     tests: frozenset[TestKind] = frozenset()
     problem: BrokenStatement | None = None
     """What the issuer did wrong, for the operator to read: the change counts nevertheless."""
@@ -300,7 +301,10 @@ class Monitor:
         return min(ends, default=None)
 
     def facts_about(self, whom: Principal, at: Instant) -> dict[Principal, dict[AttributeUid, PresentValue]]:
-        """Return the facts about `whom` at `at` by issuer; which issuer counts is decided elsewhere."""
+        """Return the facts about `whom`, and about no principal, at `at` by issuer.
+
+        Which issuer counts is decided elsewhere.
+        """
         found: dict[Principal, dict[AttributeUid, PresentValue]] = {}
         for (by, kind), series in self._series.items():
             hold = series.holding(at) if kind is SeriesKind.FACTS else None
@@ -412,9 +416,10 @@ def _confirmed(series: Series, hold: Hold | None) -> frozenset[bytes]:
 
 
 def _facts_of(whom: Principal, series: Series, hold: Hold) -> dict[AttributeUid, PresentValue]:
-    """Return the facts about a principal during a period."""
+    """Return the facts about a principal, and about none, during a period; its own decide over the others."""
     facts = facts_at(series, hold)
-    return {AttributeUid(name): said for (about, name), said in facts.items() if about == whom}
+    common = {AttributeUid(name): said for (about, name), said in facts.items() if about is None}
+    return common | {AttributeUid(name): said for (about, name), said in facts.items() if about == whom}
 
 
 def _said_until(

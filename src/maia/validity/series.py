@@ -35,11 +35,13 @@ from typing import Final, TypeAlias
 
 from maia.credentials.keys import Principal
 from maia.credentials.statements import (
+    About,
     BrokenStatement,
     FactList,
     Revalidation,
     RevocationList,
     SignedStatement,
+    StatedFacts,
     StatementOld,
 )
 from maia.errors import Unavailable
@@ -333,7 +335,7 @@ def valid_in(sources: Sequence[SignedStatement]) -> frozenset[bytes]:
     return reduce(frozenset.intersection, lists) if lists else _NONE
 
 
-def agreed_facts(sources: Sequence[SignedStatement]) -> Mapping[tuple[Principal, str], PresentValue]:
+def agreed_facts(sources: Sequence[SignedStatement]) -> StatedFacts:
     """Return the facts that all of these statements state, of the same kind and value."""
     first, *others = (facts_in(source) for source in sources)
     if not others:
@@ -346,18 +348,18 @@ def agreed_facts(sources: Sequence[SignedStatement]) -> Mapping[tuple[Principal,
     }
 
 
-def facts_in(source: SignedStatement) -> Mapping[tuple[Principal, str], PresentValue]:
+def facts_in(source: SignedStatement) -> StatedFacts:
     """Return what one statement says."""
     return source.statement.facts if isinstance(source.statement, FactList) else {}
 
 
-def facts_at(series: Series, hold: Hold) -> Mapping[tuple[Principal, str], PresentValue]:
+def facts_at(series: Series, hold: Hold) -> StatedFacts:
     """Return what holds during a period: what is said of it, and is not taken back by the newest word."""
     sources = {source.id: source for source in (*hold.sources, *series.newest)}
     return agreed_facts(tuple(sources.values()))
 
 
-def whose_facts_changed(before: Series, after: Series) -> frozenset[Principal]:
+def whose_facts_changed(before: Series, after: Series) -> frozenset[Principal | None]:
     """Return of whom something else is said after a statement than before it, now or later."""
     changed = _all_said(before.statements()) ^ _all_said(after.statements())
     # What an older list still says counts only as far as the newest one says it too.
@@ -367,7 +369,7 @@ def whose_facts_changed(before: Series, after: Series) -> frozenset[Principal]:
 
 def whose_facts_differ(
     before: Series, held: Hold | None, after: Series, holds: Hold | None
-) -> frozenset[Principal]:
+) -> frozenset[Principal | None]:
     """Return of whom other facts hold in one period than in another."""
     old = {} if held is None else facts_at(before, held)
     new = {} if holds is None else facts_at(after, holds)
@@ -388,11 +390,14 @@ def _size(source: SignedStatement) -> int:
     return 0
 
 
-def _all_said(sources: Iterable[SignedStatement]) -> set[tuple[Principal, str, type, PresentValue]]:
+_Said: TypeAlias = tuple[Principal | None, str, type, PresentValue]
+
+
+def _all_said(sources: Iterable[SignedStatement]) -> set[_Said]:
     return {_said(key, value) for source in sources for key, value in facts_in(source).items()}
 
 
-def _said(key: tuple[Principal, str], value: PresentValue) -> tuple[Principal, str, type, PresentValue]:
+def _said(key: About, value: PresentValue) -> _Said:
     return (*key, type(value), value)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -108,8 +109,7 @@ def to_arrow_rows(
         numbers, seen = seen_of(_columns(batch, expected))
         if interest is not None:
             wanted = _mask(interest(seen), len(numbers))
-            seen = {uid: column.filter(wanted) for uid, column in seen.items()}
-            numbers = numbers.filter(wanted)
+            seen, numbers = _filtered(seen, wanted), _where(numbers, wanted)
         rows = len(numbers)
         arrays = [pa.nulls(rows, ARROW_TYPES[kind]) if uid is None else seen[uid] for _, kind, uid in fields]
         return _batch(arrays, schema, rows), numbers
@@ -129,18 +129,29 @@ def _transformed(view: View, stored: Kinds, keys: TransformationKeys) -> tuple[S
     def seen_of(given: tuple[int, dict[AttributeUid, Any]]) -> tuple[pa.Array, dict[AttributeUid, Any]]:
         rows, columns = given
         begun = _mask(found.begins(columns), rows)
-        numbers, columns = pc.indices_nonzero(begun), _filtered(columns, begun)
+        numbers, columns = _numbers(begun), _filtered(columns, begun)
         for level in found.bound:
             columns |= {name: _array(value(columns), len(numbers)) for name, value in level}
         admitted = _mask(found.admits(columns), len(numbers))
-        numbers, kept = numbers.filter(admitted), _filtered(columns, admitted)
+        numbers, kept = _where(numbers, admitted), _filtered(columns, admitted)
         return numbers, {uid: _array(value(kept), len(numbers)) for uid, (_, value) in found.seen.items()}
 
     return seen_of, {uid: kind for uid, (kind, _) in found.seen.items()}
 
 
 def _filtered(columns: Mapping[AttributeUid, Any], mask: Any) -> dict[AttributeUid, Any]:
-    return {uid: column.filter(mask) for uid, column in columns.items()}
+    return {uid: _where(column, mask) for uid, column in columns.items()}
+
+
+def _where(column: Any, mask: Any) -> Any:
+    """Return the rows that a mask admits; where it admits all, nothing is copied."""
+    return column if mask.true_count == len(mask) else column.filter(mask)
+
+
+def _numbers(mask: Any) -> Any:
+    if mask.true_count == len(mask):
+        return pa.array(np.arange(len(mask), dtype=np.uint64))
+    return pc.indices_nonzero(mask)
 
 
 def _array(value: Answer, rows: int) -> Any:
@@ -189,11 +200,11 @@ def _seen(
     rows, columns = given
     opened = [_mask(window(columns), rows) for window in windows]
     admitted = _either(opened, rows)
-    numbers = pc.indices_nonzero(admitted)
-    cut = [mask.filter(admitted) for mask in opened] if len(opened) > 1 else []
+    numbers = _numbers(admitted)
+    cut = [_where(mask, admitted) for mask in opened] if len(opened) > 1 else []
     seen = {}
     for uid, showing in resolved.shown_by.items():
-        column = columns[uid].filter(admitted)
+        column = _where(columns[uid], admitted)
         if not resolved.is_always_shown(uid):
             shown = _either([cut[i] for i in showing], len(numbers))
             column = pc.if_else(shown, column, pa.scalar(None, column.type))

@@ -28,7 +28,7 @@ from maia.expressions.syntax import (
     Take,
     assigned_kinds,
 )
-from maia.policy.view import View
+from maia.policy.view import View, is_among
 from maia.predicates.meaning import RowReader, row_reader
 from maia.predicates.syntax import ALWAYS, Not, Predicate
 from maia.views.plan import checked_view
@@ -71,7 +71,7 @@ def _reader(predicate: Predicate) -> RowReader | None:
 def _only(frame: Frame, shown: AttributeSet) -> Frame:
     if isinstance(shown, AllAttributes) or frame.columns.keys() <= shown:
         return frame
-    return Frame(frame.rows, {uid: column for uid, column in frame.columns.items() if uid in shown})
+    return Frame(frame.rows, {uid: column for uid, column in frame.columns.items() if is_among(uid, shown)})
 
 
 def _narrowed(frame: Frame, numbers: Rows, reader: RowReader | None) -> tuple[Frame | None, Rows]:

@@ -152,10 +152,11 @@ def walled(shown: DataFrame) -> DataFrame:
     """
     session, name = shown.sparkSession, f"maia_{uuid4().hex}"
     _closed(shown).createTempView(name)
-    try:
-        return session.table(name)
-    finally:
+    found = session.table(name)
+    # Spark Connect looks a table up by its name when it runs; there, the name goes with the session.
+    if not type(session).__module__.startswith("pyspark.sql.connect"):
         session.catalog.dropTempView(name)
+    return found
 
 
 def _closed(made: DataFrame) -> DataFrame:

@@ -58,25 +58,39 @@ class Query:
     operands: tuple[Operand, ...] = ()
 
 
-def to_sql(view: View, table: TableName | Query, stored: Kinds, delivered: tuple[Attribute, ...]) -> Query:
+def to_sql(
+    view: View,
+    table: TableName | Query,
+    stored: Kinds,
+    delivered: tuple[Attribute, ...],
+    carries: Sequence[str] = (),
+) -> Query:
     """Return the SELECT that shows `table`, whose columns are called by uid, through a View.
 
     A query in place of the table is what follows FROM, such as a select in brackets with a name.
     The result has the delivered attributes, by name, in that order; what is
-    hidden or not stored is null.
+    hidden or not stored is null. Columns that it `carries` follow, as they are in the table.
     """
     if is_stepwise(view, stored):
-        return _transformed_query(view, table, stored, delivered)
+        return _transformed_query(view, table, stored, delivered, carries)
     resolved = plan(view, stored)
     columns = columns_of(stored, _SQL)
     windows = [compiled(window, columns, _SQL) for window in resolved.windows]
-    seen = [_seen_column(uid, resolved, windows) for uid in resolved.shown_by]
+    seen = [_seen_column(uid, resolved, windows) for uid in resolved.shown_by] + _carried(carries)
     inner = _query(seen, _table(table), where=either(windows, _SQL))
-    return _delivered_query(inner, view, resolved.seen, checked_delivered(delivered, stored))
+    return _delivered_query(inner, view, resolved.seen, checked_delivered(delivered, stored), carries)
+
+
+def _carried(names: Sequence[str]) -> list[Query]:
+    return [Query(quoted(one)) for one in names]
 
 
 def _transformed_query(
-    view: View, table: TableName | Query, stored: Kinds, delivered: tuple[Attribute, ...]
+    view: View,
+    table: TableName | Query,
+    stored: Kinds,
+    delivered: tuple[Attribute, ...],
+    carries: Sequence[str] = (),
 ) -> Query:
     if any(step.is_keyed() for window in view.windows for step in window.transformations):
         # A secret in a statement would be in the server's log, its statistics and its plans.
@@ -87,8 +101,8 @@ def _transformed_query(
     found = transformed(view, stored, _SQL)
     seen = [_spelled(value, f" AS {quoted(uid)}") for uid, (_, value) in found.seen.items()]
     kinds = {uid: kind for uid, (kind, _) in found.seen.items()}
-    inner = _query(seen, _stepped_source(_table(table), found), where=found.admits)
-    return _delivered_query(inner, view, kinds, checked_delivered(delivered, kinds))
+    inner = _query([*seen, *_carried(carries)], _stepped_source(_table(table), found), where=found.admits)
+    return _delivered_query(inner, view, kinds, checked_delivered(delivered, kinds), carries)
 
 
 def _stepped_source(source: Query, found: Transformed[Query]) -> Query:
@@ -100,10 +114,12 @@ def _stepped_source(source: Query, found: Transformed[Query]) -> Query:
     return source
 
 
-def _delivered_query(inner: Query, view: View, seen: Kinds, delivered: tuple[Attribute, ...]) -> Query:
+def _delivered_query(
+    inner: Query, view: View, seen: Kinds, delivered: tuple[Attribute, ...], carries: Sequence[str] = ()
+) -> Query:
     asks = view.interest != ALWAYS
     interest = compiled(view.interest, columns_of(seen, _SQL), _SQL) if asks else None
-    outer = [_delivered_column(attribute, seen) for attribute in delivered]
+    outer = [_delivered_column(attribute, seen) for attribute in delivered] + _carried(carries)
     return _query(outer, _spelled("(", inner, ") AS seen"), where=interest)
 
 

@@ -23,7 +23,7 @@ from maia.expressions.syntax import (
     Take,
     assigned_kinds,
 )
-from maia.policy.view import View, Window
+from maia.policy.view import View, Window, is_among
 from maia.predicates.syntax import ALWAYS, Not, Predicate
 
 Seen: TypeAlias = dict[AttributeUid, PresentValue]
@@ -76,7 +76,7 @@ def _screen(attributes: AttributeSet) -> Callable[[Event], Seen]:
     if attributes is ALL_ATTRIBUTES:
         return lambda event: {uid: value for uid, value in event.items() if value is not None}
     return lambda event: {
-        uid: value for uid, value in event.items() if value is not None and uid in attributes
+        uid: value for uid, value in event.items() if value is not None and is_among(uid, attributes)
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from maia.wire.client_messages import Author, Column
 from maia.wire.message_fields import (
@@ -21,6 +21,7 @@ from maia.wire.message_fields import (
     Number,
     RouteKey,
     Rows,
+    Signature,
     Small,
     Token,
     Uid,
@@ -50,6 +51,59 @@ class CarriedWithAuthor(Carried, tag=33, frozen=True):
     """A frame on its way, with its publisher's statement, which the publisher's broker has attached."""
 
     author: Author
+
+
+class Released(CarriedWithAuthor, tag=34, frozen=True):
+    """A frame that has left its domain: what those see of it who belong to a class, and for them alone.
+
+    `view` is the digest of the class, or nothing for those who see everything. The stream is one of its own
+    (`broker/streams/borders.py`), and `origin` is the publisher's, by which subscribers know the frame. What
+    is known of the publisher may be nothing at all.
+    """
+
+    view: Annotated[bytes, Meta(max_length=16)]
+    origin: Token
+
+
+class FrameSignature(AnyMessage, frozen=True, gc=False):
+    """Who signed a frame, when, and under which right (`ShownRight`) it was published.
+
+    `place` and `path` lead from the frame to what was signed, if frames were signed together.
+    """
+
+    signer: Key
+    right: Digest
+    signed_at: Moment
+    signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
+    place: Annotated[int, Meta(ge=0, le=65_535)]
+    path: Annotated[list[Digest], Meta(max_length=16)]
+
+
+class CarriedSigned(Carried, tag=46, frozen=True):
+    """A frame of a signed type on its way: its publisher's broker has signed it, and no broker cuts it.
+
+    `view` is the class that it is for, if a broker at a border has made and signed it, and `origin` then the
+    publisher's stream.
+    """
+
+    author: Author | None
+    view: Annotated[bytes, Meta(max_length=16)] | None
+    origin: Token | None
+    signed: FrameSignature
+
+
+class ShownRight(AnyMessage, tag=47, frozen=True):
+    """The right that frames on this link are going to name: who publishes what, and who signs for it.
+
+    `name` is the type that the publisher writes, `type_id` what its frames travel as: the same type, or a
+    super-type of it; then definitions of the sub-type come before the certificates.
+    """
+
+    type_id: Digest
+    publisher: Key
+    signer: Key
+    name: Small
+    credentials: Credentials
 
 
 class SealMark(AnyMessage, frozen=True, gc=False):
@@ -140,6 +194,23 @@ class SealedWithPlaintext(AnyMessage, tag=37, frozen=True):
     contents: Annotated[list[OpenContent], Meta(min_length=1, max_length=1024)]
 
 
+class PathHop(AnyMessage, frozen=True):
+    """A router that passes a stream on, signed by it, and its identity statement in the short form."""
+
+    router: Key
+    until: Moment
+    signature: Signature
+    statement: Annotated[bytes, Meta(max_length=1 << 14)]
+
+
+class Path(AnyMessage, tag=93, frozen=True):
+    """Over which routers a publisher's stream comes, the publisher's broker first and the sender last."""
+
+    publisher: Key
+    stream: Token
+    hops: Annotated[list[PathHop], Meta(min_length=1, max_length=64)]
+
+
 # ------------------------------------------------------------ between brokers: overlay
 
 
@@ -209,6 +280,8 @@ class Wanted(AnyMessage, frozen=True):
     filter: Small | Annotated[list[SealedPart], Meta(max_length=64)]
     proof: Small | SealedProof | None
     credentials: Credentials
+    view: Annotated[bytes, Meta(max_length=1 << 15)] = b""
+    """What the subscriber sees, before it selects; nothing for everything, and for sealed publications."""
 
 
 class Interest(AnyMessage, tag=50, frozen=True):
@@ -294,7 +367,10 @@ class LogPlace(AnyMessage, frozen=True):
 
 
 class RecordedRun(AnyMessage, frozen=True, gc=False):
-    """Frames of one stream that need not be sent: their first and last numbers. A plain one has no signer."""
+    """Frames of one stream that need not be sent: their first and last numbers.
+
+    Of frames whose signer the asker could not judge it names that one: others of these numbers are sent.
+    """
 
     publisher: Key
     stream: Token
@@ -307,7 +383,7 @@ class FetchLog(AnyMessage, tag=114, frozen=True):
     """What did you, and the brokers behind you, record of a type that I may have and lack?
 
     A broker in `places` is asked for what is behind its place, every other one for what it
-    recorded from `since` on. `recorded` is not to be sent.
+    recorded from `since` on. `recorded` is not to be sent. `views` are the classes that it is for.
     """
 
     id: Token
@@ -315,13 +391,17 @@ class FetchLog(AnyMessage, tag=114, frozen=True):
     since: Moment
     places: Annotated[list[LogPlace], Meta(max_length=256)]
     recorded: Annotated[list[RecordedRun], Meta(max_length=1024)]
+    views: Annotated[list[Annotated[bytes, Meta(max_length=16)]], Meta(max_length=256)] = field(
+        default_factory=list
+    )
 
 
 class LogFetched(AnyMessage, tag=115, frozen=True):
     """What one broker has recorded, as it travelled: looked through up to `place`; its log ends at `end`.
 
     It is not whole if something behind the asker's place is not in the log any more. It is cut if
-    there is more than the interests behind the link admit, on which it was asked for.
+    there is more than the interests behind the link admit, on which it was asked for. It is early if
+    interests of the classes that it is for have not come to where it was sent from.
     """
 
     id: Token
@@ -330,6 +410,7 @@ class LogFetched(AnyMessage, tag=115, frozen=True):
     is_whole: bool
     is_cut: bool
     frames: Annotated[list[bytes], Meta(max_length=8192)]
+    is_early: bool = False
 
 
 class LogAnswered(AnyMessage, tag=116, frozen=True):
@@ -364,6 +445,10 @@ class TypeQuery(AnyMessage, tag=60, frozen=True):
 
     id: Number
     name: Small
+
+
+class VersionsQuery(TypeQuery, tag=62, frozen=True):
+    """Which versions of this type are there, whichever is named? Where not all fit, the newest are told."""
 
 
 class TypeReply(AnyMessage, tag=61, frozen=True):

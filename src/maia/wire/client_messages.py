@@ -6,10 +6,11 @@ the signed bytes themselves (`requests.py`).
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
+from maia.events import ROWS_MAX
 from maia.wire.message_fields import (
     Address,
     AnswerBytes,
@@ -88,6 +89,24 @@ class Pong(AnyMessage, tag=6, frozen=True):
 # ------------------------------------------------------------ a client and its broker
 
 
+class AskRight(AnyMessage, tag=18, frozen=True):
+    """May you do this with this type yourself? Owner and name are inside `name`, a canonical expression.
+
+    A client asks before it hands anything of the type over: events, filters, certificates.
+    """
+
+    id: Number
+    action: Literal["publish", "subscribe"]
+    name: Small
+
+
+class RightShown(AnyMessage, tag=19, frozen=True):
+    """Here are the certificates by which I may; none if I may not. Verify them yourself."""
+
+    id: Number
+    credentials: Credentials
+
+
 class Advertise(AnyMessage, tag=10, frozen=True):
     """`request` is a signed request to publish; it names type, filter, stream, moment, network."""
 
@@ -111,6 +130,16 @@ class Subscribe(AnyMessage, tag=11, frozen=True):
     definitions: Credentials
     name: DurableName | None = None
     seen: Position | None = None
+
+
+class SubscribePart(Subscribe, tag=13, frozen=True):
+    """A durable subscription of one of several clients of one principal, which share the work of reading.
+
+    One of them, whose `upto` is empty, is sent how many rows each frame has, and nothing that is in them;
+    others are sent what is behind `seen` up to a position, and leave the cursor where it is.
+    """
+
+    upto: Annotated[bytes, Meta(max_length=24)] = b""
 
 
 class Withdraw(AnyMessage, tag=12, frozen=True):
@@ -245,7 +274,10 @@ class Deliver(AnyMessage, tag=22, frozen=True, gc=False):
 
 
 class DeliverLogged(AnyMessage, tag=23, frozen=True):
-    """A recorded frame for the durable subscription `ref`, as it may be seen now, with its position."""
+    """A recorded frame for the durable subscription `ref`, as it may be seen now, with its position.
+
+    The last position of a range always comes; without rows, if nothing there may be seen.
+    """
 
     ref: Number
     position: Position
@@ -253,7 +285,7 @@ class DeliverLogged(AnyMessage, tag=23, frozen=True):
     stream: Token
     label: Token
     published_at: Moment
-    rows: Rows
+    rows: Annotated[int, Meta(ge=0, le=ROWS_MAX)]
     columns: Annotated[list[Column], Meta(max_length=1024)]
     author: Author | None = None
 

@@ -104,6 +104,18 @@ class GroupsEnded(AnyMessage, tag=75, frozen=True):
     message: Text
 
 
+class ExpectMember(AnyMessage, tag=94, frozen=True):
+    """Begin the keys of a principal that will ask for them: these certificates are for it.
+
+    `Accepted` or `Failed` answers. No key is handed out by that.
+    """
+
+    id: Number
+    principal: Key
+    definitions: Credentials
+    credentials: Credentials
+
+
 class WhoWrites(AnyMessage, tag=76, frozen=True):
     """With which certificates does this member publish?"""
 

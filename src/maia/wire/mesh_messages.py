@@ -124,6 +124,7 @@ class InterestPart(AnyMessage, tag=1, frozen=True):
     filter: Small | Annotated[list[SealedPart], Meta(max_length=64)]
     proof: Small | SealedProof | None
     credentials: Credentials
+    view: Annotated[bytes, Meta(max_length=1 << 15)] = b""
 
 
 class ConnectPart(AnyMessage, tag=3, frozen=True):

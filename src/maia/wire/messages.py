@@ -14,9 +14,11 @@ from typing import TypeAlias
 from maia.wire.broker_messages import (
     Announce,
     Carried,
+    CarriedSigned,
     CarriedWithAuthor,
     FetchLog,
     FindClosest,
+    FrameSignature,
     Interest,
     LogAnswered,
     LogFetched,
@@ -25,7 +27,10 @@ from maia.wire.broker_messages import (
     Nodes,
     Offer,
     OpenContent,
+    Path,
+    PathHop,
     RecordedRun,
+    Released,
     Renew,
     Replica,
     Resync,
@@ -39,18 +44,21 @@ from maia.wire.broker_messages import (
     SealedWithAuthor,
     SealedWithPlaintext,
     SealMark,
+    ShownRight,
     SpilledType,
     SpillReport,
     SyncRoutes,
     TypeQuery,
     TypeReply,
     Unblinded,
+    VersionsQuery,
     Wanted,
 )
 from maia.wire.client_messages import (
     PROTOCOL_VERSION,
     Accepted,
     Advertise,
+    AskRight,
     AskState,
     Author,
     Bye,
@@ -70,6 +78,7 @@ from maia.wire.client_messages import (
     Publish,
     Published,
     RenewAll,
+    RightShown,
     Seen,
     ServedElsewhere,
     Show,
@@ -80,12 +89,14 @@ from maia.wire.client_messages import (
     StateQuery,
     StateTold,
     Subscribe,
+    SubscribePart,
     Vouched,
     Warned,
     Welcome,
     Withdraw,
 )
 from maia.wire.key_messages import (
+    ExpectMember,
     GroupKeys,
     GroupsEnded,
     HistoryKeys,
@@ -115,20 +126,25 @@ __all__ = [
     "AggregateLost",
     "AggregateQuery",
     "Announce",
+    "AskRight",
     "AskState",
     "Author",
     "Bye",
     "Carried",
+    "CarriedSigned",
     "CarriedWithAuthor",
+    "Released",
     "Challenge",
     "Changed",
     "Column",
     "Deliver",
     "DeliverLogged",
     "Ended",
+    "ExpectMember",
     "Failed",
     "FetchLog",
     "FindClosest",
+    "FrameSignature",
     "FrameTargets",
     "Greeting",
     "GroupKeys",
@@ -150,6 +166,8 @@ __all__ = [
     "NodeRecord",
     "Nodes",
     "Offer",
+    "Path",
+    "PathHop",
     "OpenContent",
     "PROTOCOL_VERSION",
     "Ping",
@@ -162,6 +180,7 @@ __all__ = [
     "RekeyPart",
     "Renew",
     "RenewAll",
+    "RightShown",
     "Replica",
     "Resync",
     "RoutesSynced",
@@ -178,6 +197,7 @@ __all__ = [
     "ServedElsewhere",
     "SignedByPublisher",
     "Show",
+    "ShownRight",
     "SpillReport",
     "SpilledType",
     "StateDone",
@@ -186,9 +206,11 @@ __all__ = [
     "StateQuery",
     "StateTold",
     "Subscribe",
+    "SubscribePart",
     "SyncRoutes",
     "TypeQuery",
     "TypeReply",
+    "VersionsQuery",
     "Withdraw",
     "Unblinded",
     "Vouched",
@@ -197,24 +219,36 @@ __all__ = [
     "Welcome",
     "WhoWrites",
     "Writer",
+    "signer_of",
 ]
 
 Message: TypeAlias = (
     Greeting | Hello | Welcome | Bye | Ping | Pong
-    | Advertise | Subscribe | Withdraw | Accepted | Failed | Ended | RenewAll
+    | Advertise | Subscribe | SubscribePart | Withdraw | Accepted | Failed | Ended | RenewAll
+    | AskRight | RightShown
     | DeliverLogged | Seen | Missed | Warned | ServedElsewhere
     | Publish | Published | Deliver
-    | Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | SealedWithPlaintext
+    | Carried | CarriedWithAuthor | CarriedSigned | Released | ShownRight | Path
+    | Sealed | SealedWithAuthor | SealedWithPlaintext
     | FindClosest | Nodes | Announce | SpillReport | FetchLog | LogFetched | LogAnswered
     | Interest | Offer | Renew | Resync | Replica | SyncRoutes | RoutesSynced
     | SealedRights | SealedDoubted
     | AggregateHead | AggregateQuery | AggregateContent | AggregateLost | FrameTargets
-    | TypeQuery | TypeReply
+    | TypeQuery | VersionsQuery | TypeReply
     | JoinGroups | GroupKeys | Rekey | KeysHeld | LeaveGroups | GroupsEnded | WhoWrites | Writer
-    | HistoryKeys | HistoryKeysReply
+    | HistoryKeys | HistoryKeysReply | ExpectMember
     | Show | Changed | Challenge | Vouched | Identify
     | AskState | StateTold | StateQuery | StateFrame | StateDone | StateGone
 )  # fmt: skip
 
-Recorded: TypeAlias = Carried | CarriedWithAuthor | Sealed | SealedWithAuthor | Unblinded
+Recorded: TypeAlias = (
+    Carried | CarriedWithAuthor | CarriedSigned | Released | Sealed | SealedWithAuthor | Unblinded
+)
 """What a log keeps."""
+
+
+def signer_of(frame: Carried | Sealed) -> bytes:
+    """Return who is said to have signed a frame; no bytes for one that is not signed."""
+    if isinstance(frame, Sealed):
+        return frame.signer
+    return frame.signed.signer if isinstance(frame, CarriedSigned) else b""

@@ -45,7 +45,7 @@ from maia.credentials.keys import KEY_BYTES, SIGNATURE_BYTES
 from maia.credentials.proof import Proof
 from maia.credentials.requirements import NO_REQUIREMENT, checked_requirement
 from maia.errors import BadInput, BrokenCredential, ProtocolViolation, Refusal
-from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, Instant, stated_uid
 from maia.predicates import (
     DEPTH_MAX,
     Predicate,
@@ -207,7 +207,7 @@ REQUEST: Final = Document[EdgeRequest, SignedRequest](
         requires=one(
             Part(
                 lambda predicate: predicate_to_expression(checked_requirement(predicate)),
-                lambda expression: checked_requirement(predicate_from_expression(expression)),
+                lambda expression: checked_requirement(predicate_from_expression(expression, stated_uid)),
             ),
             left_out=NO_REQUIREMENT,
         ),
@@ -269,14 +269,19 @@ def verify_proof(
 ) -> VerifiedRequest:
     """Verify a request that another broker hands on as the reason for an interest or an offer.
 
-    The edge has accepted it before, and the same proof may come by many ways,
-    so there is no memory; it counts for `age_max_s` and the clocks' difference.
+    The edge has accepted it before, and the same proof may come by many ways, so it
+    is no replay that it comes again; it counts for `age_max_s` and the clocks' difference.
     """
     _check_network(signed.request, network)
     skew = _skew(skew_s)
     _check_moment(signed.request, earliest=at - skew - _skew(age_max_s), latest=at + skew)
     verify_signature(signed.signer, SignedKind.REQUEST, signed.body, signed.signature)
     return VerifiedRequest(signed, _SEAL)
+
+
+def digest_of_asked(signed: SignedRequest) -> bytes:
+    """Return what a request has in common with those that ask for the same again: all but its ending."""
+    return sha256(signed.signer.key + signed.body[: _BODY_TO - _ENDING_BYTES]).digest()[:16]
 
 
 def _skew(seconds: int) -> int:
@@ -388,6 +393,14 @@ def framed_request(request: bytes) -> tuple[RequestFrame, bytes]:
     if frame is None:
         frame = _frames[shared] = RequestFrame(*shared)
     return frame, own
+
+
+def signed_at(own: bytes, frame: RequestFrame = _NOTHING_SHARED) -> Instant:
+    """Return when a request says that it was signed; with a frame, of what it has of its own."""
+    digits = own[-_OWN_MOMENT_AT:-_OWN_NONCE_AT] if frame.end else own[-_MOMENT_AT:-_BEFORE_NONCE_AT]
+    if len(digits) == _MOMENT and digits.isdigit():
+        return Instant(int(digits))
+    return request_from_bytes(frame.whole(own)).request.at
 
 
 def without_filter(request: bytes, filter_: Predicate) -> tuple[RequestFrame, bytes]:

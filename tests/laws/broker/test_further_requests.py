@@ -29,6 +29,7 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid, Instant
 from maia.policy import Bound, BoundRule, PolicyRefusal, Request
+from maia.policy.facts import place_facts
 from maia.predicates import ALWAYS, AllOf, Comparison, Exists, Membership, Operator, Predicate
 from maia.predicates.syntax import NODES_MAX
 from maia.testing import grant
@@ -98,7 +99,7 @@ def answer(
 ) -> object:
     """Return all that a right says but when it was decided, or the refusal."""
     try:
-        right = edge.decide(request, edge.pool(given), now, remote)
+        right = edge.decide(request, edge.pool(given), now, place_facts(remote))
     except PolicyRefusal as problem:
         return problem.as_record()
     used = [signed.id for signed in right.used]
@@ -180,10 +181,10 @@ def test_what_more_depends_on_is_decided_each_time(case: str) -> None:
     )
     event_type = of_manager() if case == "type that ends" else TYPES[0]
     request = Request(CLIENT.principal, Action.SUBSCRIBE, event_type.name, event_type, first)
-    edge.decide(request, pool, MOMENTS[0], "10.0.0.1")
+    edge.decide(request, pool, MOMENTS[0], place_facts("10.0.0.1"))
     if case == "condition":
-        edge.decide(replace(request, filter=second), pool, MOMENTS[0], "10.0.0.1")
+        edge.decide(replace(request, filter=second), pool, MOMENTS[0], place_facts("10.0.0.1"))
     else:
         with pytest.raises(PolicyRefusal):
-            edge.decide(replace(request, filter=second), pool, MOMENTS[3], "10.0.0.1")
+            edge.decide(replace(request, filter=second), pool, MOMENTS[3], place_facts("10.0.0.1"))
     assert edge.decisions == 2

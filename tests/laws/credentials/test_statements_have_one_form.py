@@ -46,7 +46,8 @@ VALUES = st.one_of(
 )
 FACTS = st.dictionaries(
     st.tuples(
-        st.sampled_from([HOLDER.principal, ISSUER.principal]), st.sampled_from(["on-duty", "grade", "0"])
+        st.sampled_from([None, HOLDER.principal, ISSUER.principal]),
+        st.sampled_from(["on-duty", "grade", "0"]),
     ),
     VALUES,
     max_size=4,

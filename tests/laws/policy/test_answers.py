@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain, combinations
 from random import Random
 
 import pytest
 
 from maia.broker.audiences.local_subscribers import routed_filter
-from maia.events import AttributeUid, frame_of
+from maia.credentials.authority import ALL_ATTRIBUTES, Transformation
+from maia.events import AttributeUid, Event, Kind, PresentValue, frame_of
 from maia.policy import View
 from maia.policy.answers import (
+    Said,
+    Shown,
+    answer_to,
     answered,
-    answers_to,
     hidden_restriction,
-    restriction_from_bytes,
-    restriction_to_bytes,
+    needed_answers,
+    read_for,
+    said_from_bytes,
+    said_to_bytes,
     spelt_out,
     unanswered,
 )
-from maia.policy.view import Window, see
+from maia.policy.view import Window, keeps, see
+from maia.policy.view_bytes import view_from_bytes, view_to_bytes
 from maia.predicates import AllOf, attributes_of
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import Comparison, Operator
 from support.random_cases import usually
-from support.view_cases import ROW, STORED, random_attributes, random_event, random_predicate
+from support.view_cases import (
+    KEYS,
+    ROW,
+    STORED,
+    random_attributes,
+    random_event,
+    random_predicate,
+    random_transformation,
+)
 
 UIDS = sorted(STORED)
 
@@ -48,7 +63,8 @@ def test_answers_change_nothing_of_what_is_shown(seed: int) -> None:
         frozenset().union(*(attributes_of(one.admits) for one in asking.windows)) <= readable | asked.keys()
     )
     events = [random_event(random, row) for row in range(40)]
-    given = answers_to(frame_of(events, STORED), asked)
+    frame = frame_of(events, STORED)
+    given = {uid: answer_to(said, frame) for uid, said in asked.items()}
     wanted = routed_filter(asking)
     for row, event in enumerate(events):
         known = {uid: value for uid, value in event.items() if uid in readable}
@@ -78,4 +94,50 @@ def test_part_of_the_answers_is_no_answer(seed: int) -> None:
     # An answer to more than the right asks is another restriction's.
     other = AllOf((*terms, Comparison(ROW, Operator.EQ, 7_000_001)))
     assert answered(view, {AttributeUid("answer-0"): other}, frozenset()) == view
-    assert restriction_from_bytes(restriction_to_bytes(whole)) == whole
+    assert said_from_bytes(said_to_bytes(whole)) == whole
+
+
+def random_steps(random: Random, count: int) -> tuple[Transformation, ...]:
+    return tuple(replace(random_transformation(random), result=None) for _ in range(count))
+
+
+def made_for(said: Said, event: Event) -> PresentValue | None:
+    """Return what the broker of a publisher answers of an event."""
+    assert isinstance(said, Shown)
+    shown = see(view_from_bytes(said.seen), event, KEYS)
+    return None if shown is None else True if said.uid is None else shown.get(said.uid)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(usually(40, laws=400)))
+def test_a_right_that_transforms_shows_the_same_from_answers_without_the_keys_of_what_it_is_made_of(
+    seed: int,
+) -> None:
+    """X8: of the organisation, and of a member that is shown less by one link more."""
+    random = Random(seed)  # noqa: S311 - cases, not secrets
+    held = Window(
+        random_predicate(random, depth=2), ALL_ATTRIBUTES, random_steps(random, random.choice((1, 2)))
+    )
+    less = replace(held, transformations=(*held.transformations, *random_steps(random, 1)))
+    holder = b"r" * 32
+    readable = frozenset(uid for uid in STORED if keeps(held, uid))
+    needed = needed_answers(held, readable, STORED, holder)
+    assert needed or frozenset(read_for_window(held)) <= readable
+    answers = {AttributeUid(f"answer-{at}"): said for at, said in enumerate(needed)}
+    assert all(said_from_bytes(said_to_bytes(said)) == said for said in needed)
+    for window in (held, less):
+        view = View((window,), recipient=holder)
+        asking = answered(view, answers, readable)
+        assert not answers or asking != view
+        for event in (random_event(random, row) for row in range(20)):
+            opened = {uid: value for uid, value in event.items() if uid in readable}
+            made = {uid: made_for(said, event) for uid, said in answers.items()}
+            opened |= {uid: value for uid, value in made.items() if value is not None}
+            assert see(asking, opened, KEYS) == see(view, event, KEYS)
+            assert not answers or see(asking, {**event}, KEYS) is None, "without the answers it shows nothing"
+            if see(view, event, KEYS) is not None:
+                assert admits(spelt_out(routed_filter(asking), answers), event), "it is sent that way"
+
+
+def read_for_window(window: Window) -> frozenset[AttributeUid]:
+    return read_for(Shown(view_to_bytes(View((window,))), None, Kind.BOOL))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from maia.events import AttributeUid
 from maia.policy.view import see
 from maia.predicates.meaning import admits
-from maia.spark.matching.boxes import BOXES_MAX, Bounds, Box, boxes_of, buckets_of, keyed
+from maia.spark.matching.boxes import BOXES_MAX, Bounds, Box, boxes_of, buckets_of, key_of
 from maia.spark.matching.tables import opened_by
 from support import predicates
 from support.predicates import KINDS
@@ -66,8 +66,15 @@ def test_an_admitted_event_lies_in_a_box_and_an_exact_box_holds_no_other(predica
 )
 def test_a_box_is_found_by_the_key_of_every_event_in_it(filters, events):
     boxes = [box for one in filters for box in boxes_of(one, KINDS).boxes]
-    buckets = buckets_of(boxes, KINDS)
-    for box, key in zip(boxes, keyed(boxes, buckets), strict=True):
+    ends, points = {}, {}
+    for uid, bounds in (pair for box in boxes for pair in box.items()):
+        if bounds.is_point:
+            points.setdefault(uid, set()).add(bounds.low)
+        elif bounds.is_range and KINDS[uid].is_ordered:
+            ends.setdefault(uid, []).extend(end for end in (bounds.low, bounds.beyond) if end is not None)
+    buckets = buckets_of(ends)
+    for box in boxes:
+        key = key_of(box, {uid: len(values) for uid, values in points.items()}, buckets)
         if key is None:
             continue
         assert key.shape == tuple(sorted(key.shape))

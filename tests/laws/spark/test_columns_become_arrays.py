@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maia.events import Instant, Kind
-from maia.spark.governed.arrow_columns import arrow_column
+from maia.spark.governed.arrow_columns import arrow_column, regular_columns
 from maia.views.arrow_executor import ARROW_TYPES
 from maia.wire.columns import BadColumn, decode_column, encode_column
 from support.wire import values_of
@@ -68,6 +68,22 @@ def test_an_array_holds_the_values_of_its_column(column):
     read = plain(decode_column(kind, data, len(values)))
     assert found(array, kind) == read
     assert [type(one) for one in found(array, kind)] == [type(one) for one in read]
+
+
+@pytest.mark.laws
+@given(st.lists(columns(), min_size=1, max_size=4), st.integers(1, 3))
+def test_columns_of_several_frames_are_read_as_each_alone_or_not_at_all(some, times):
+    kind, rows = some[0][0], len(some[0][1])
+    written = [encode_column(kind, values) for other, values in some if other is kind and len(values) == rows]
+    written = [one for one in written if len(one) == len(written[0])] * times
+    array = regular_columns(kind, written, rows)
+    if array is not None:
+        array.validate(full=True)
+        assert array.type == ARROW_TYPES[kind]
+        alone = [value for one in written for value in plain(decode_column(kind, one, rows))]
+        assert found(array, kind) == alone
+    elif rows >= 16:  # then one of them is not read as a whole either
+        assert any(regular_columns(kind, [one], rows) is None for one in written)
 
 
 @pytest.mark.laws

@@ -25,7 +25,7 @@ from maia.types.verified import STATEMENT, statement_to_event
 from maia.wire.codec import decode, encode
 from maia.wire.columns import frame_to_columns
 from maia.wire.effects import Keep, Received, Send
-from maia.wire.messages import Carried, Changed, Deliver, Ended, Interest, Publish, Published, Show
+from maia.wire.messages import Carried, Changed, Deliver, Ended, Interest, Publish, Published, Released, Show
 from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP, Net, sighting
 
 BILLING = "billing office"
@@ -99,7 +99,7 @@ def test_other_brokers_are_told_of_a_revocation_before_it_is_acted_upon_here(net
     stated = publication(net, issuer.client, issuer.ref, revocation, {STATEMENT.uid: STATEMENT.kind})
     turn = broker.turn(net.now)
     turn.take([stated])
-    assert [type(decode(one.data)) for one in turn.effects if isinstance(one, Send)] == [Carried]
+    assert [type(decode(one.data)) for one in turn.effects if isinstance(one, Send)] == [Released]
     said = turn.mark()
     turn.take([publication(net, story.camera, story.offer, sighting(), NUMBERPLATE_KINDS)])
     told = [decode(one.data) for one in turn.since(said) if isinstance(one, Send)]
@@ -419,7 +419,7 @@ def test_what_a_revoked_right_wanted_is_withdrawn_together_and_reaches_nobody_un
         removed = [
             len(one.remove) for sender, _, one in seen if sender == "Met broker" and type(one) is Interest
         ]
-        return sum(to == "Met broker" and type(one) is Carried for _, to, one in seen), removed
+        return sum(to == "Met broker" and isinstance(one, Carried) for _, to, one in seen), removed
 
     office.withdraw(refs[0] - 1)
     assert carried(0.1) == (2, [])

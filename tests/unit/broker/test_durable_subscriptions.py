@@ -69,6 +69,40 @@ def test_what_was_acknowledged_does_not_come_again_and_what_was_not_does(net: Ne
     assert plates(back) == ["C3"]
 
 
+def test_several_clients_share_the_reading_of_one_name(net: Net) -> None:
+    planner = net.client("billing office")
+    ref = planner.durable(upto=0)
+    camera = published(net, "A1", "B2", "C3", "D4")
+    heard = planner.all_heard(DeliverLogged)
+    assert [(one.rows, one.columns) for one in heard] == [(1, [])] * 4, "how many rows, and none of them"
+    readers = [net.client("billing office") for _ in range(2)]
+    for reader, (seen, upto) in zip(readers, ((None, 2), (2, 3)), strict=True):
+        assert reader.was_accepted(reader.durable(seen=seen, upto=upto))
+    assert [plates(one) for one in readers] == [["A1", "B2"], ["C3"]]
+    for reader, last in zip(readers, (heard[1], heard[2]), strict=True):
+        assert reader.all_heard(DeliverLogged)[-1].position == last.position, "the last position always comes"
+    assert not planner.ended_with(ref), "a reader takes nothing over"
+    published(net, "E5", camera=camera)
+    assert [plates(one) for one in readers] == [["A1", "B2"], ["C3"]]
+    # What readers acknowledge moves their own range; the planner moves the cursor.
+    readers[1].acknowledge(1, 3)
+    planner.acknowledge(ref, 1)
+    net.restart("CCS broker")
+    back = net.client("billing office")
+    back.durable()
+    assert plates(back) == ["B2", "C3", "D4", "E5"]
+
+
+def test_a_range_in_which_nothing_may_be_seen_ends(net: Net) -> None:
+    planner = net.client("billing office")
+    planner.durable(upto=0)
+    published(net, "A1", "B2")
+    reader = net.client("billing office")
+    reader.durable(filter=Comparison(NUMBERPLATE, Operator.EQ, "A1"), upto=2)
+    assert [one.rows for one in reader.all_heard(DeliverLogged)] == [1, 0]
+    assert reader.all_heard(DeliverLogged)[-1].position == planner.all_heard(DeliverLogged)[1].position
+
+
 def test_nothing_is_delivered_before_it_is_safe(net: Net) -> None:
     office = net.client("billing office")
     office.durable()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from maia.broker.log.recording import KEPT_POSITION
+from maia.broker.rights.known_types import KEPT_TYPE
 from maia.broker.settings import RecordingSettings
+from maia.credentials import Action, SignedCertificate
 from maia.predicates import Comparison, Operator
+from maia.types import SignedDefinition, definition_to_bytes
 from maia.wire.codec import decode
 from maia.wire.messages import Carried, Deliver, Published
 from support.numberplate import LOCATION, NUMBERPLATE, RECORDING, Net, sighting
@@ -159,3 +164,46 @@ def test_a_broker_without_a_log_says_so() -> None:
     net = Net()
     net.broker()
     assert net.brokers["CCS broker"].broker.status(net.now)["log"] is None
+
+
+def test_a_broker_whose_certificate_is_taken_away_wants_nothing_more_by_it() -> None:
+    net = Net()
+    definition = net.cast.definition
+    key, shown = net.cast.identity("CCS broker")
+    right = net.cast.grant(net.cast.owner, key, definition, Action.SUBSCRIBE)
+    running = net.broker(recording=RECORDING, credentials=(*shown, right))
+    known = {f"{KEPT_TYPE}{definition.id.hex()}": definition_to_bytes(definition)}
+    net.do(running, running.broker.learn(known, net.now))
+    recording = running.parts.recording
+    assert recording is not None
+    assert recording.own_types()
+    net.do(running, running.broker.hold(shown, net.now))
+    assert not recording.own_types()
+
+
+def test_a_right_that_lapses_for_a_moment_costs_no_other_type_its_interest() -> None:
+    """What a broker wants for its own log is numbered, and a number is given once at a time."""
+    net = Net()
+    first = net.cast.definition
+    second = net.cast.defined(
+        replace(first.definition, name=replace(first.definition.name, name="Incident"))
+    ).definition
+    key, shown = net.cast.identity("CCS broker")
+
+    def renewed(*types: SignedDefinition, comment: str) -> tuple[SignedCertificate, ...]:
+        owner = net.cast.owner
+        rights = [net.cast.grant(owner, key, one, Action.SUBSCRIBE, comment=comment) for one in types]
+        return *shown, *rights
+
+    running = net.broker(recording=RECORDING, credentials=renewed(first, second, comment=""))
+    known = {f"{KEPT_TYPE}{one.id.hex()}": definition_to_bytes(one) for one in (first, second)}
+    net.do(running, running.broker.learn(known, net.now))
+    recording = running.parts.recording
+    assert recording is not None
+    both = recording.own_types()
+    assert len(both) == 2
+    for left in (first, second):
+        net.do(running, running.broker.hold(renewed(left, comment="without"), net.now))
+        assert len(recording.own_types()) == 1
+        net.do(running, running.broker.hold(renewed(first, second, comment="again"), net.now))
+        assert recording.own_types() == both

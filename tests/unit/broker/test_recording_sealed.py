@@ -8,7 +8,7 @@ from maia.broker.settings import RecordingSettings
 from maia.credentials import Action
 from maia.types import SealingLevel
 from maia.wire.codec import decode
-from maia.wire.messages import Carried, Published, Sealed
+from maia.wire.messages import Published, Released, Sealed
 from support.numberplate import (
     EVERY_KEY,
     NUMBERPLATE,
@@ -116,7 +116,7 @@ def test_a_recording_broker_wants_its_types_while_nobody_else_does() -> None:
     office.hang_up()
     camera = net.client("camera at Victoria")
     camera.publish(camera.advertise(), sighting("A1"))
-    assert [type(decode(one.data)) for one in net.log("Met broker").safe] == [Carried]
+    assert [type(decode(one.data)) for one in net.log("Met broker").safe] == [Released]
     back = net.client("billing office", "Met broker")
     back.durable()
     assert [event[NUMBERPLATE] for event in back.logged_events()] == ["A1"]

@@ -102,6 +102,21 @@ def test_a_period_is_delivered_once_it_is_closed_to_those_who_were_there_all_the
     assert minutes(late) == [(2, 2)]
 
 
+def test_a_summary_comes_over_a_border_once_though_another_reader_saw_everything_before(net: Net) -> None:
+    net.broker("Met broker", seeds=["CCS broker"])
+    public, whole = reader(net, at="Met broker"), net.client("CCS", at="Met broker")
+    public.subscribe()
+    ref = whole.subscribe()
+    assert whole.was_accepted(ref)
+    camera, offer = camera_at(net)
+    net.advance(30)
+    camera.publish(offer, *cars(3))
+    assert len(whole.events()) == 3
+    whole.withdraw(ref)
+    net.advance(70)
+    assert minutes(public) == [(3, 1)]
+
+
 def test_what_comes_too_late_or_too_early_or_alone_is_not_counted(net: Net) -> None:
     public = reader(net)
     public.subscribe()

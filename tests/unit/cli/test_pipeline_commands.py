@@ -96,9 +96,9 @@ def test_a_batch_and_a_stream_agree_by_command(on_spark):
 
 def test_a_stream_that_disagrees_is_found(on_spark, monkeypatch):
     def forgetful(application, terms, source, folder):
-        application.of(source.table(), terms).limit(3).write.parquet(str(folder / "rows"))
+        return application.of(source.table(), terms).limit(3)
 
-    monkeypatch.setattr(pipeline_runs, "_stream", forgetful)
+    monkeypatch.setattr(pipeline_runs, "_streamed", forgetful)
     status, out, _ = on_spark("pipeline", "verify", "statistics", "--from", "city", "--json")
     assert status == 1
     assert json.loads(out)["only_in_batch"] > 0

@@ -220,7 +220,7 @@ MISTAKES = {
     ),
     "an owner by a wrong name": (
         ("member", "add", "x", "--may", "subscribe:LabResult@hospitl", "--org", "clinic"),
-        "there is no type `LabResult@hospitl`; there are LabResult@clinic, LabResult@hospital",
+        "there is no type `LabResult@hospitl`; did you mean `LabResult@hospital`? [INPUT-TYPE-NAME]",
     ),
     "nothing to revoke": (
         ("revoke", "labb", *IN_HOSPITAL),
@@ -390,7 +390,7 @@ MORE_MISTAKES = {
     "a value of another kind": (
         ("publish", "LabResult", "--as", "lab", "--set", "value=high"),
         2,
-        "`value` is a int, and `high` is none [INPUT-EVENT]",
+        "`value` is of kind int, and `high` is not [INPUT-EVENT]",
     ),
     "an attribute twice": (
         ("publish", "LabResult", *BY_LAB, "--set", "ward=4"),
@@ -458,7 +458,7 @@ MORE_MISTAKES = {
     "a folder that is no ledger": (
         ("ledger", "verify", "empty"),
         2,
-        "there is no ledger in `empty`: it has no `*.ledger` file, which a broker with",
+        "empty`: it has no `*.ledger` file, which a broker with",
     ),
     "a folder that is no log": (("log", "list", "empty"), 2, "`empty` is no event log: it has no manifest"),
     "a type by name for a pipeline, before anything is recorded": (
@@ -496,7 +496,8 @@ REFUSED = {
         "publish:LabResult",
         "institute",
         "maia: `institute` does not hold `publish:LabResult`: ask `hospital` (ed25519:",
-        "for it (`maia grant institute.pub --may publish:LabResult --delegable`) [REFUSED-NOT-HELD]\n",
+        "for it (`maia grant institute.pub --may publish:LabResult --delegable -o institute.grant`) "
+        "[REFUSED-NOT-HELD]\n",
     ),
     "a right that may not be passed on": (
         "subscribe:LabResult@hospital",
@@ -539,13 +540,16 @@ def test_a_right_is_explained_by_a_profile_and_the_name_of_a_type(home: Path) ->
 
 def test_what_a_reader_will_not_see_is_said_where_its_right_is_given_and_explained(home: Path) -> None:
     made = maia(*MAY, "--set", "patient := pseudonym(patient)", cwd=home)
-    assert "recorded     of LabResult, it reads what is published after it first connects" in made.stdout
+    assert (
+        "recorded     of LabResult, it may read what is published once the type's key server knows of"
+        in made.stdout
+    )
     asked = maia("explain", "LabResult", "--as", "x", "--action", "subscribe", cwd=home)
     assert "needs      a secret or table of hospital (ed25519:" in asked.stdout
-    assert "sealed     this right brings a broker no key" in asked.stdout
+    assert "publishers' brokers make it" in asked.stdout
     words = ("institute/institute.pub", *IN_HOSPITAL, "--may", "subscribe:LabResult", "-o", "set.grant")
     granted = maia("grant", *words, "--set", "ward := first(ward, 1)", cwd=home)
-    assert "note         a sealed type: with --set it brings no key to the other's brokers" in granted.stdout
+    assert "note         a sealed type: what --set makes is made by publishers' brokers" in granted.stdout
 
 
 def test_a_server_that_does_not_run_is_named_with_the_command_that_runs_it(home: Path) -> None:
@@ -616,3 +620,55 @@ def test_a_check_says_that_address_or_folder_are_in_use(home: Path, server: str)
         runs = maia(*words, cwd=home)
     assert f"a process runs with `{data}`, so a start would fail" in runs.stdout
     assert runs.returncode == 0
+
+
+def test_a_right_brings_the_broker_that_serves_it_the_same_right(home: Path) -> None:
+    """C16: what may be passed on goes to the own broker by joining; others the grantor's broker serves."""
+    (of_type,) = (home / "hospital" / "lab.maia" / "types").glob("*.type")
+    for org in ("institute", "hospital"):
+        held = ("--principal", f"{org}/broker.pub", "--credentials", f"{org}/broker-certs")
+        asked = maia("explain", "-d", of_type, "--action", "subscribe", *held, cwd=home)
+        assert asked.returncode == 0, (org, asked.stdout)
+    # Without an action, both of a type are explained, and one that is permitted is enough.
+    answer = maia("explain", "LabResult", "--as", "office", cwd=home)
+    assert answer.returncode == 0, answer.stderr
+    assert re.search(r"(?m)^publish +no \[POLICY-NO-CHAIN\]", answer.stdout)
+    assert re.search(r"(?m)^subscribe +yes, until", answer.stdout)
+
+
+def test_an_open_invitation_lets_the_broker_serve_all_types(home: Path) -> None:
+    for words in (
+        ("org", "new", "carrier"),
+        ("network", "invite", "carrier/carrier.pub", "--org", "hospital", "-o", "closed.invite"),
+        ("network", "invite", "carrier/carrier.pub", "--open", "--org", "hospital", "-o", "carrier.invite"),
+        ("network", "join", "carrier.invite", "--org", "carrier"),
+    ):
+        answer = maia(*words, cwd=home)
+        assert answer.returncode == 0, answer.stderr
+    network = ("--network", "hospital", "--coordinator", "hospital/hospital.pub", "--action", "serve")
+    for org, status in (("carrier", 0), ("institute", 1)):
+        held = ("--principal", f"{org}/broker.pub", "--credentials", f"{org}/broker-certs")
+        assert maia("explain", *network, *held, cwd=home).returncode == status, org
+
+
+def test_a_member_is_shown_what_its_right_rests_on(home: Path) -> None:
+    may = ("--may", "subscribe:LabResult")
+    terms = ("--only", "ward", "--set", "ward := first(ward, 1)", "--delegable", "--org", "hospital")
+    far = home / "far"  # it knows nothing of the hospital but what is in the grant
+    far.mkdir()
+    for words, at in (
+        (("org", "new", "bureau"), far),
+        (("grant", "far/bureau/bureau.pub", *may, *terms, "-o", "bureau.grant"), home),
+        (("org", "join", home / "bureau.grant", "--check"), far),
+        (("org", "join", home / "bureau.grant"), far),
+    ):
+        answer = maia(*words, cwd=at)
+        assert answer.returncode == 0, answer.stderr
+        if "join" in words:
+            assert re.search(r"(?s)  only +ward\n.*  set +ward := first\(ward, 1\)\n", answer.stdout)
+    added = maia("member", "add", "board", *may, cwd=far).stdout
+    assert re.search(r"rests on +a grant of .*hospital.*: only ward; set ward := first\(ward, 1\)", added)
+    asked = ("--principal", "far/bureau/bureau.pub", "--action", "subscribe")
+    assert (
+        "ward := first(ward, 1)" in maia("explain", "LabResult", "--as", "hospital", *asked, cwd=home).stdout
+    )

@@ -7,10 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from maia.config.type_folder import TypeFolder, TypeNotFound, verified_lineage
+from maia.config.type_folder import TypeFolder, TypeNotFound, lineage_in, verified_lineage, verified_versions
 from maia.credentials import SigningKey, TypeName
 from maia.errors import MaiaError
 from maia.events import Attribute, Instant, Kind, attribute_uid
+from maia.testing import raises
 from maia.types import (
     Added,
     SignedDefinition,
@@ -107,3 +108,38 @@ def test_a_broken_file_is_named_and_does_not_hide_the_others(tmp_path: Path) -> 
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TypeNotFound, match="no folder"):
         found(TypeFolder(tmp_path / "none"))
+
+
+def versions(*definitions: SignedDefinition) -> list[str]:
+    known = verified_versions(definitions, owner=OWNER.principal, name="Numberplate", at=NOON)
+    return [one.name.version for one in known]
+
+
+def test_versions_that_were_made_up_hide_none_that_verify() -> None:
+    newest, forged = str(UUID(int=7, version=4)), second(OTHER)
+    later = sign_definition(next_version(forged.definition, [], version=UUID(int=9, version=4)), OTHER)
+    orphan = sign_definition(
+        next_version(second(version=5).definition, [], version=UUID(int=8, version=4)), OWNER
+    )
+    assert versions(later, forged, second(), orphan, first(OTHER), first()) == ["0", newest]
+    assert versions(forged, first(OTHER)) == []
+
+
+def test_two_definitions_of_one_version_by_its_owner_are_refused() -> None:
+    other = next_version(first().definition, [], version=UUID(int=7, version=4))
+    with raises("TYPE-FORK"):
+        versions(first(), second(), sign_definition(other, OWNER))
+
+
+def test_each_version_has_the_lineage_that_it_was_made_from() -> None:
+    known = verified_versions(
+        [second(version=7), first(), second(version=8)], owner=OWNER.principal, name="Numberplate", at=NOON
+    )
+    assert [one.name.version for one in lineage_in(known, str(UUID(int=8, version=4)))] == [
+        "0",
+        str(UUID(int=8, version=4)),
+    ]
+    with pytest.raises(TypeNotFound):
+        lineage_in(known, None)
+    with pytest.raises(TypeNotFound):
+        lineage_in((), None)

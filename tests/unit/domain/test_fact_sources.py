@@ -195,6 +195,8 @@ class FakeAccess:
     calls: int = 0
     has_news: bool = False
     has_new_policy: bool = False
+    to_push: tuple[object, ...] = ()
+    to_tell: tuple[object, ...] = ()
 
     def replace_facts(self, _name: str, rows: list[Row], **_named: object) -> Revoked:
         self.rows, self.calls = list(rows), self.calls + 1

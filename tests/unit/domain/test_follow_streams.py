@@ -50,6 +50,7 @@ def may_connect(who: Principal) -> SignedCertificate:
         who,
         NetworkPattern(MET.principal, exact_name("Test")),
         Action.CONNECT,
+        Action.SERVE,
         validity=Validity(start, Instant(start + DAY)),
     )
 

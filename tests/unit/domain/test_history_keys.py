@@ -337,3 +337,17 @@ def test_a_revoked_right_is_not_even_asked_about(net):
     net.serve(net.server.hear(revoked(1, right), net.now))
     assert got(ask(net, "reader", right)) == {}
     assert "maia_challenges_total" not in net.server.status(net.now)["counters"]
+
+
+def test_a_right_that_was_made_known_in_the_middle_of_an_epoch_opens_what_follows():
+    """X8: a member that comes later reads all that was published since it was added."""
+    net = KeyNet(history=True)
+    net.member("camera", grant(key_of("camera"), actions=WRITE))
+    right = grant(key_of("reader"), [PLATE], since=500)
+    net.run_to(at(500))
+    net.expect("reader", right)
+    net.run_to(at(700))
+    late = grant(key_of("late"), [PLATE], since=700)
+    net.run_to(at(2600))
+    assert got(ask(net, "reader", right)) == {number: {None, PLATE} for number in range(2, 6)}
+    assert min(got(ask(net, "late", late))) == 3, "what began before a right does not open by it"

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from maia.credentials import Validity, certificate_to_bytes
+from maia.credentials import Action, TypePattern, Validity, certificate_to_bytes, parse_name_pattern
 from maia.domain import DomainLimits, DomainSettings
 from maia.sealing.keys.delivery import SessionKey
 from maia.sealing.keys.key_ring import KeyTerms
 from maia.sealing.member.settings import MemberSettings
+from maia.testing import grant as granted
 from maia.testing.refusals import raises
 from maia.types import SealingLevel, definition_to_bytes
 from maia.wire.codec import Unsendable, decode, encode
 from maia.wire.effects import Close, LinkId, LinkOpened, Received, Send, Tick
 from maia.wire.messages import (
     PROTOCOL_VERSION,
+    Accepted,
     Bye,
+    ExpectMember,
     Failed,
     Greeting,
     GroupKeys,
@@ -38,6 +41,7 @@ from support.key_groups import (
     NETWORK,
     OWNER,
     PLATE,
+    TYPE_NAME,
     UIDS,
     WRITE,
     KeyNet,
@@ -331,6 +335,8 @@ def test_a_member_waits_for_nothing_without_an_end():
         MemberSettings(NETWORK, (), answer_s=0)
     with raises("INPUT-MEMBER-SETTINGS"):
         MemberSettings(NETWORK, (), again_s=5, again_max_s=4)
+    with raises("INPUT-MEMBER-SETTINGS"):
+        MemberSettings(NETWORK, (), dial_again_s=0.0)
 
 
 @pytest.mark.parametrize(("limit", "opened"), [(2, 2), (3, 3)])
@@ -343,3 +349,55 @@ def test_a_limit_that_keeps_a_group_shut_is_noted_and_counted(limit, opened):
     assert net.counts.get("maia_grants_left_out_total", 0) == is_cut
     codes = [note.fields["code"] for note in net.notes if note.event == "grants-left-out"]
     assert codes == ["POLICY-GRANTS-LEFT-OUT"] * is_cut
+
+
+def expected(net, peer, *pool, number=9, principal="city"):
+    """Let a peer say that somebody will ask for keys."""
+    shown = [certificate_to_bytes(one) for one in pool]
+    given = [definition_to_bytes(net.event_type.signed)]
+    return peer.say(ExpectMember(number, key_of(principal).principal.key, given, shown)).last
+
+
+def test_a_right_that_is_made_known_begins_keys_and_hands_out_none(net):
+    net.member("camera", grant(key_of("camera"), actions=WRITE))
+    net.run(10)
+    domain = Peer(net, "domain").hello()
+    assert expected(net, domain, grant(key_of("city"), [PLATE], since=10)) == Accepted(9, None)
+    assert net.epoch() == 2
+    assert not any(isinstance(one, GroupKeys | Rekey) for one in domain.heard)
+    assert expected(net, domain, grant(key_of("city"), [PLATE], since=10)) == Accepted(9, None)
+    assert net.epoch() == 2, "it is known already"
+
+
+def test_a_right_that_is_renewed_begins_no_keys(net):
+    net.member("camera", grant(key_of("camera"), actions=WRITE))
+    first = grant(key_of("city"), [PLATE], until=500)
+    net.expect("city", first)
+    net.run(400)
+    net.expect("city", first, grant(key_of("city"), [PLATE], since=400, until=900))
+    assert net.epoch() == 1
+
+
+def test_only_what_verifies_begins_keys(net):
+    """A116: a peer without a certificate of the owner costs the server an answer, and no key."""
+    net.member("camera", grant(key_of("camera"), actions=WRITE))
+    net.run(10)
+    domain = Peer(net, "domain").hello()
+    types = TypePattern(OWNER.principal, parse_name_pattern(TYPE_NAME), None)
+    forged = granted(key_of("domain"), key_of("city"), types, Action.SUBSCRIBE)
+    for pool in ([], [forged], [grant(key_of("other"), [PLATE])], [grant(key_of("city"), until=5)]):
+        assert expected(net, domain, *pool).code == "REFUSED-NO-KEY-GROUP"
+    net.serve(net.server.evict(key_of("city").principal, net.now))
+    before = net.epoch()
+    assert expected(net, domain, grant(key_of("city"), [PLATE], since=10)).code == "REFUSED-NO-KEY-GROUP"
+    assert net.epoch() == before == 1
+    stranger = Peer(net, "stranger", link=2000)
+    assert isinstance(expected(net, stranger, grant(key_of("city"), [PLATE], since=10)), Bye)
+    assert net.server.groups_of(net.type_id).status()["members"] == 1
+
+
+def test_rights_that_are_made_known_have_a_quota():
+    net = KeyNet(limits=DomainLimits(joins_per_minute=2))
+    domain = Peer(net, "domain").hello()
+    said = [expected(net, domain, grant(key_of("city"), [PLATE]), number=n) for n in (1, 2, 3)]
+    assert [type(one) for one in said] == [Accepted, Accepted, Failed]

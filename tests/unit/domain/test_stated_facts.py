@@ -210,3 +210,40 @@ def test_a_clock_that_is_set_back_takes_nobody_off_the_list_by_itself():
     verifier = heard(first.facts, second.facts, at=later(9))
     assert verifier.facts_about(SMITH.principal, later(9)) == {}
     assert named(second.facts) == set()
+
+
+# ------------------------------------------------------------ about no principal, and with a value
+
+
+WORLD = ON_DUTY.replace(
+    "fact detective(who: principal)",
+    "fact incident\nfact alert(level: int)\nfact clearance(who: principal, level: int)\n"
+    "fact detective(who: principal)",
+).replace("provided on-duty == true", "provided incident == true and alert >= 2 and clearance >= 3")
+
+
+def test_a_fact_about_no_principal_is_stated_and_holds_for_all():
+    """X9: `fact incident` has no argument, and counts for whoever a condition asks about."""
+    station = met(policy=WORLD)
+    station.assert_fact("incident", [])
+    station.assert_fact("alert", [2])
+    station.assert_fact("clearance", [SMITH.principal, 3])
+    (said,) = stated(station)
+    assert dict(said.facts) == {
+        (None, "incident"): True, (None, "alert"): 2, (SMITH.principal, "clearance"): 3
+    }  # fmt: skip
+    verifier = heard(*station.current_statements(station.now), at=station.now)
+    everyone = {"incident": True, "alert": 2}
+    assert verifier.facts_about(JONES.principal, NOON) == {MET.principal: everyone}
+    assert verifier.facts_about(SMITH.principal, NOON) == {MET.principal: {**everyone, "clearance": 3}}
+    gone = station.retract_fact("incident", [])
+    assert gone.facts.statement.facts[None, "incident"] is False
+
+
+def test_of_two_values_of_one_fact_neither_is_stated():
+    station = met(policy=WORLD)
+    station.assert_fact("alert", [1])
+    station.assert_fact("alert", [2])
+    (said,) = stated(station)
+    assert dict(said.facts) == {(None, "incident"): False}
+    assert station.retract_fact("alert", [1]).facts.statement.facts[None, "alert"] == 2

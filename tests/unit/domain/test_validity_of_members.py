@@ -192,6 +192,21 @@ def test_a_list_that_is_late_suspends_a_member_and_the_next_one_gives_back_what_
     assert not member.node.is_suspended(net.type_id)
 
 
+def test_a_member_that_missed_a_list_asks_again_as_soon_as_it_hears_one():
+    net = VouchedNet()
+    newer = listed(2, since=30, lasting=300)
+    net.tell("broker", listed(1))
+    member = net.member("broker", reading("broker"))
+    net.run_to(at(29))
+    net.tell_server(newer)  # the manager has it, and the member does not hear of it
+    net.run_to(at(31))
+    net.ask(member, member.node.rights_changed(net.now))
+    assert not net.holds(member, PLATE)
+    net.tell("broker", newer)
+    net.ask(member, member.node.rights_changed(net.now))
+    assert net.holds(member, PLATE)
+
+
 def test_a_suspended_member_that_is_revoked_meanwhile_gets_no_key_again():
     net = VouchedNet()
     net.tell_server(listed(1))

@@ -126,6 +126,47 @@ def test_limits_end_a_connection_with_their_reason() -> None:
     assert published(one.handle(publish(2, 1, topic=b"\x00\x00", properties=b"\x03\x23\x00\x01"), NOW))
 
 
+def test_a_topic_too_long_to_be_one_is_no_alias() -> None:
+    """A116: sixty-four names of 64 kB would be four megabytes for each connection of an account."""
+    one, alias = session(), b"\x03\x23\x00\x01"
+    long = (2000).to_bytes(2, "big") + b"t" * 2000 + b"\x00\x01" + alias
+    ((kind, said),) = packets(one.handle(ReceivedBytes(b"\x32\xd9\x0f" + long + b"x"), NOW))
+    assert (kind, said[2]) == (Type.PUBACK, ReasonCode.BAD_TOPIC_NAME)
+    ((kind, said),) = packets(one.handle(publish(2, 1, topic=b"\x00\x00", properties=alias), NOW))
+    assert (kind, said[0]) == (Type.DISCONNECT, ReasonCode.PROTOCOL_ERROR)
+
+
+@pytest.mark.parametrize(("version", "most"), [(V5, 2), (V3, 1024)])
+def test_messages_that_are_never_released_are_bounded(version: int, most: int) -> None:
+    """A116: of QoS 2 an identifier is remembered until its client releases it, for lasting sessions too."""
+    one = session(version)
+    properties = b"\x00" if version == V5 else b""
+    for number in range(1, most + 1):
+        (handle,) = published(one.handle(publish(number, 2, properties=properties), NOW))
+        one.handle(BrokerAnswered([(handle, 1, None)]), NOW)
+    assert one.is_connected
+    effects = one.handle(publish(most + 1, 2, properties=properties), NOW)
+    assert published(effects) == []
+    assert not one.is_connected
+
+
+def test_a_client_is_not_read_while_many_of_its_subscriptions_wait() -> None:
+    """A116: each of them waits for the broker, also when it has been taken back meanwhile."""
+    one = session()
+    pair = b"\x82\x07\x00\x01\x00\x00\x01t\x00", b"\xa2\x06\x00\x02\x00\x00\x01t"
+    opened = [
+        effect
+        for data in pair * 100
+        for effect in one.handle(ReceivedBytes(data), NOW)
+        if isinstance(effect, OpenSubscription)
+    ]
+    assert len(opened) == 100
+    assert not one.wants_input
+    for effect in opened:
+        one.handle(SubscriptionAnswered(effect.number, (None,)), NOW)
+    assert one.wants_input
+
+
 def test_silence_is_the_end_and_a_will_waits_for_its_delay() -> None:
     will = Will("t", b"gone", 1, False, {Property.WILL_DELAY: 30})
     one = session(keep_alive_s=10, will=will, expiry_s=60)

@@ -117,6 +117,15 @@ def test_another_users_file_is_refused(path, monkeypatch):
         load_signing_key(path)
 
 
+@pytest.mark.parametrize("address", ["s3://keys/office.key", "gs://keys/office.key"])
+def test_no_key_is_written_to_an_object_store_or_read_from_one(address):
+    """D11: Python's paths make one slash of two."""
+    with raises("INPUT-KEY-ADDRESS", match="name such a file"):
+        create_key_file(Path(address), new_signing_key())
+    with raises("INPUT-KEY-ADDRESS"):
+        load_signing_key(Path(address))
+
+
 def test_folders_pipes_and_missing_files_are_refused(path, tmp_path):
     with raises("UNAVAILABLE-KEY-FILE"):
         load_signing_key(path)

@@ -97,6 +97,26 @@ def test_a_grant_from_before_its_issuer_joined_is_refused_with_both_ways_out(
     assert customs.join(later).offer.types == ("ShipMovement",)
 
 
+def test_a_type_that_its_owner_has_not_brought_along_is_named_with_its_owner_and_the_cure(
+    ports: tuple[Organisation, Organisation], tmp_path: Path
+) -> None:
+    """Customs followed Rotterdam's grant first, and goes over to Hamburg's network."""
+    hamburg, rotterdam = ports
+    customs = Organisation.create(tmp_path / "customs")
+    early = rotterdam.grant(customs.principal, may="subscribe:ShipMovement").save(tmp_path / "early.grant")
+    customs.join(early)
+    with pytest.raises(WouldLeave, match=r"ends each membership by an invitation of `rotterdam` \(1\)"):
+        rotterdam.join(hamburg.invite(rotterdam.principal).save(tmp_path / "rotterdam.invite"))
+    moved = customs.join(hamburg.invite(customs.principal).save(tmp_path / "customs.invite"), leave=True)
+    assert moved.notes == (
+        f"`ShipMovement` of `{rotterdam.principal}` cannot be used in `hamburg`: it holds no right to be "
+        "installed there; have its owner join `hamburg` and grant again, which brings it",
+    )
+    rotterdam.join(tmp_path / "rotterdam.invite", leave=True)
+    again = rotterdam.grant(customs.principal, may="subscribe:ShipMovement").save(tmp_path / "again.grant")
+    assert customs.join(again).notes == ()
+
+
 def test_a_right_that_rests_on_another_is_found_with_it(
     ports: tuple[Organisation, Organisation], tmp_path: Path
 ) -> None:

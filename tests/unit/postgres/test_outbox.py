@@ -19,7 +19,7 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, INT_MIN, Attribute, I
 from maia.postgres import outbox as outbox_module
 from maia.postgres.config import Release, TableName
 from maia.postgres.outbox import Outbox, PlannedFrame
-from maia.postgres.schema import _common, _install_release
+from maia.postgres.schema import _common, _install_release, waiting_rows
 from maia.postgres.values import connected
 from maia.predicates import ALWAYS
 from maia.testing.refusals import raises
@@ -228,3 +228,28 @@ def test_a_release_with_another_version_of_the_type_waits_until_nothing_of_the_o
             assert (frame.number, frame.columns) == (1, {"position": ["b"], "total": [2]})
 
     asyncio.run(change())
+
+
+def test_what_a_broker_has_taken_on_is_kept_for_another_one_and_waits_no_more(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def kept() -> None:
+        released, table = release(Kind.STRING), "CREATE TABLE readings (string text)"
+        async with installed(database, released, table) as first, connected(database) as other:
+            outbox = Outbox(first._connection, SCHEMA, released, keep_s=60)
+            assert await outbox.open() == []
+            await other.execute("INSERT INTO readings VALUES ('a'), ('b')")
+            (frame,) = await outbox.plan(None)
+            assert await waiting_rows(other, SCHEMA, released.name) == 2
+            await other.execute("INSERT INTO readings VALUES ('c')")
+            (second,) = await outbox.plan(frame.number)
+            assert await waiting_rows(other, SCHEMA, released.name) == 1
+            again = Outbox(first._connection, SCHEMA, released, keep_s=60)
+            assert await again.open() == [frame, second], "the next broker gets the same frames"
+            # Too many are not kept, however young.
+            monkeypatch.setattr(outbox_module, "_ROWS_KEPT", 0)
+            assert await again.plan(second.number) == []
+            assert await waiting_rows(other, SCHEMA, released.name) == 0
+            assert await Outbox(first._connection, SCHEMA, released).open() == []
+
+    asyncio.run(kept())

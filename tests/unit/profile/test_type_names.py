@@ -9,6 +9,7 @@ import pytest
 from maia.organisation import Organisation
 from maia.profile import UnknownTypeName
 from maia.profile.type_names import type_meant
+from maia.testing.refusals import raises
 
 
 @pytest.fixture
@@ -28,6 +29,8 @@ def test_an_owner_is_meant_by_its_name_or_by_the_beginning_of_its_key(ports: dic
     for word in ("ShipMovement", "port.ShipMovement@ed25519:", "ShipMovement@", "Notice@rotterdam"):
         with pytest.raises(UnknownTypeName):
             type_meant(word, known)
+    with raises("INPUT-TYPE-NAME", match="did you mean `port.ShipMovement@hamburg`"):
+        type_meant("ShipMovement@hambrug", known)
 
 
 def test_what_an_owner_calls_itself_is_shown_and_not_looked_up(

@@ -87,6 +87,23 @@ def test_two_organisations_in_containers_share_no_volume_but_the_one_for_public_
         assert (ROOT / service["build"]["dockerfile"]).is_file()
 
 
+def test_pods_run_commands_that_exist_without_privileges() -> None:
+    found = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "pipeline.yaml").read_text()))
+    assert [one["kind"] for one in found] == ["Deployment", "CronJob"]
+    deployment, job = found
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    for pod in (
+        deployment["spec"]["template"]["spec"],
+        job["spec"]["jobTemplate"]["spec"]["template"]["spec"],
+    ):
+        assert pod["securityContext"]["runAsNonRoot"]
+        mounted = {one["name"] for one in pod["volumes"]}
+        for container in pod["containers"]:
+            check_command(container["args"])
+            assert {one["name"] for one in container["volumeMounts"]} == mounted
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
 def test_the_handbook_sets_the_containers_up_with_commands_that_exist() -> None:
     handbook = (ROOT / "docs" / "operations" / "README.md").read_text()
     commands = re.findall(r"^(?:hospital|institute) (.*)$", handbook, re.M)

@@ -107,9 +107,10 @@ def test_an_error_outside_the_families_or_without_sentence_or_badly_coded_is_fou
 def test_a_code_that_no_table_has_and_one_that_nothing_says_are_found(check_repo, tmp_path, monkeypatch):
     codes = check_repo.error_codes
     (tmp_path / "maia").mkdir()
-    (tmp_path / "maia" / "one.py").write_text('raise Refusal("TEST-RAISED", "no")\n')
+    (tmp_path / "maia" / "one.py").write_text('raise Refusal("TEST-RAISED", "no")\nraise BadInput("no")\n')
     monkeypatch.setattr(codes, "SOURCE", tmp_path / "maia")
     assert codes.unlisted([codes.Error("TEST-LISTED", "errors.toml", Refusal, "One.")]) == [
         "maia/one.py: no errors.toml has `TEST-RAISED` under [Refusal]",
+        "maia/one.py:2: a family is raised with a code and a sentence",
         "no module says `TEST-LISTED`, which an errors.toml has",
     ]

@@ -24,7 +24,7 @@ from maia.cli.main import BROUGHT_BY
 from maia.testing import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-FOR_USERS = {"arrow", "broker", "domain", "pandas", "plots", "polars", "postgres", "spark"}
+FOR_USERS = {"arrow", "broker", "domain", "objects", "pandas", "plots", "polars", "postgres", "spark"}
 
 RUN_EACH = """
 import contextlib, io, json, sys

@@ -15,6 +15,8 @@ from maia.credentials.appointments import (
     verify_appointment,
 )
 from maia.events import Instant
+from maia.policy import Facts
+from maia.policy.facts import place_facts
 from maia.roles import (
     ActivationLimits,
     EndReason,
@@ -24,6 +26,7 @@ from maia.roles import (
     ended_memberships,
     membership_support,
     possible_rights,
+    rights,
 )
 from maia.roles.matching import bind
 from maia.roles.policy import Variable
@@ -294,3 +297,66 @@ def test_what_only_a_premise_can_tell_stays_open():
     body += "    may subscribe Numberplate(*)\n    where location == $case\n"
     (possible,) = possible_rights(policy(body), "officer", [], SMITH.principal, NOON)
     assert (possible.authority, possible.restriction) == (None, "location == $case")
+
+
+# ------------------------------------------------------------ places
+
+
+AT_THE_STATION = "while detective(holder)\nwhere address in 10.2.0.0/16, 2001:db8::/32\nuntil revoked"
+
+
+@pytest.mark.parametrize(
+    ("address", "is_member"),
+    [
+        ("10.2.3.4", True),
+        ("::ffff:10.2.3.4", True),
+        ("2001:db8::7", True),
+        ("10.3.0.1", False),
+        ("192.0.2.1", False),
+        ("2001:db9::7", False),
+        ("station.local", False),
+        (None, False),
+    ],
+)
+def test_a_role_is_activated_from_its_place_alone(address, is_member):
+    """P9: an address that is not known is no place."""
+    body = DECLARED + "rule officer\n" + "".join(f"    {line}\n" for line in AT_THE_STATION.split("\n"))
+    found = activate(policy(body), WORLD, SMITH.principal, "officer", None, NOON, address=address)
+    assert bool(found) is is_member
+
+
+def test_what_a_role_grants_is_used_from_its_place_and_so_is_what_depends_on_it():
+    """P9: the right carries the place to every broker, also that of a role that rests on the bound one."""
+    checked = policy(
+        DECLARED
+        + "rule officer\n    while detective(holder)\n    where address in 10.2.0.0/16\n    until revoked\n"
+        + "rule senior\n    while officer\n"
+        + "grant senior\n    may subscribe Numberplate(*)\n"
+        + "grant senior\n    may publish Numberplate(*)\n    provided address in 10.2.9.0/24, 10.2.8.0/24\n"
+    )
+    world = KnownWorld(SMITHS, [])
+    (officer_now,) = activate(checked, world, SMITH.principal, "officer", None, NOON, address="10.2.3.4")
+    held = KnownWorld(SMITHS, [], [officer_now])
+    (member,) = activate(checked, held, SMITH.principal, "senior", None, NOON, address="192.0.2.1")
+    conditions = [right.authority.condition for right in rights(checked, member, held, NOON)]
+    for condition, good, bad in zip(
+        conditions, ("10.2.3.4", "10.2.8.1"), ("10.3.3.4", "10.2.7.1"), strict=True
+    ):
+        assert Facts(place_facts(good)).satisfy(condition, of=DOMAIN.principal, now=NOON)
+        for elsewhere in (bad, "192.0.2.1", None):
+            assert not Facts(place_facts(elsewhere)).satisfy(condition, of=DOMAIN.principal, now=NOON)
+
+
+def test_a_role_at_a_computer_ends_with_the_word_of_the_computer():
+    """P9: the computer says with its own key who is at it, for some minutes."""
+    pc, other = HIGH_COURT, COURT
+    bound = f"while detective(holder)\nwhere computer == {pc.principal}"
+    word = appointment(pc, SMITH, "at-computer", ends=later(seconds=600))
+    (member,) = officer(bound, KnownWorld(SMITHS, [word]))
+    assert member.until == later(seconds=600)
+    for wrong in (
+        appointment(other, SMITH, "at-computer", ends=later(seconds=600)),
+        appointment(pc, JONES, "at-computer", ends=later(seconds=600)),
+        appointment(pc, SMITH, "at-computer", begins=None, ends=later(seconds=-1)),
+    ):
+        assert officer(bound, KnownWorld(SMITHS, [wrong])) == ()

@@ -14,6 +14,7 @@ BODY = """
 appointment order(case: string, plate: string) by court
 fact detective(who: principal)
 fact level(who: principal, level: int)
+fact on_duty(who: principal)
 role officer
 role tracker(plate: string)
 rule officer
@@ -82,7 +83,7 @@ def test_a_rule_that_says_something_else_is_another_rule(old, new):
         ("numberplate == $plate", "numberplate != $plate"),
         ("numberplate == $plate", "location == $plate"),
         ("    provided on-duty == true\n", ""),
-        ("on-duty == true", "on-duty == false"),
+        ("on-duty == true", "on-duty != false"),
         ("provided on-duty == true", "provided on sunday in Europe/London"),
         ("checked by crl", "checked by one-time"),
         ("checked by crl", "checked by dates"),

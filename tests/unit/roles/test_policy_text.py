@@ -29,9 +29,12 @@ from support.types import NOON, PITO
 DECLARED = """
 appointment order(case: string, plate: string) by court
 fact detective(who: principal)
+fact case_work(who: principal, case: string, year: int)
 fact assigned(who: principal, case: string)
 fact level(who: principal, level: int)
 fact shift(who: principal, ends: timestamp)
+fact on_duty(who: principal)
+fact incident
 role tracker(plate: string)
 role clerk
 """
@@ -75,7 +78,7 @@ def test_a_rule_is_read_as_it_is_written():
         FactPremise("assigned", (HOLDER, case), is_watched=False),
     )
     assert rule.kinds == {"case": ParameterKind.STRING, "plate": ParameterKind.STRING}
-    assert str(rule.place) == "test, line 13"
+    assert str(rule.place) == "test, line 16"
 
 
 def test_declarations_keep_kinds_and_issuers():
@@ -332,7 +335,7 @@ def test_enough_is_enough():
             "`plat` is not in the head",
             "did you mean `plate`",
         ),
-        ("rule clerk\n where x == 1\n for 1 day", "a `rule` has no clause `where`", ""),
+        ("rule clerk\n where x == 1\n for 1 day", "expected `address in` and a network", ""),
         ("rule detective\n for 1 day", "`detective` is not a role of this domain", ""),
         ("rule clerk\n while order(_, _) held by 5", "expected `holder`, a key or a variable", ""),
         ("rule clerk\n while order(_, _) please", "expected the end of the line, but found `please`", ""),
@@ -376,6 +379,14 @@ def test_a_rule_that_is_unsafe_or_unclear_is_refused(rule, sentence, hint):
         ("OF PLATE\nchecked by luck", "expected `dates` or some of"),
         ("OF PLATE\nprovided Duty == true", "uid"),
         ("OF PLATE\nprovided time-minute-utopia < 5", "a zone that does not exist"),
+        ("OF PLATE\nprovided address in 10.2.0.1/16", "expected a network such as"),
+        ("OF PLATE\nprovided incidnt == true", "there is no fact `incidnt`"),
+        ("OF PLATE\nprovided assignments == 1", "there is no fact `assignments`"),
+        ("OF PLATE\nprovided case-work == true", "can never be stated"),
+        ("OF PLATE\nprovided on-duty == false", "can never hold"),
+        ("OF PLATE\nprovided not on-duty == true", "can never hold"),
+        ("OF PLATE\nprovided level >= 3.5", "`level` is a int, and is compared with another kind"),
+        ("OF PLATE\nprovided rate-minute < 0.5", "compared with another kind"),
     ],
 )
 def test_a_grant_that_is_unsafe_or_unclear_is_refused(clauses, sentence):

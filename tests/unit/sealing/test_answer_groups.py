@@ -10,12 +10,14 @@ from maia.credentials import (
     Action,
     SignedCertificate,
     SigningKey,
+    Transformation,
     TypePattern,
     issue,
     parse_name_pattern,
 )
-from maia.events import AttributeUid
-from maia.policy.answers import ANSWER_PREFIX
+from maia.events import AttributeUid, Kind
+from maia.expressions.syntax import Call, Function, Rule, Take
+from maia.policy.answers import ANSWER_PREFIX, Said, Shown
 from maia.predicates import Predicate
 from maia.predicates.syntax import Comparison, Operator
 from maia.sealing.groups import manager
@@ -60,7 +62,7 @@ def restricted(
     )
 
 
-def answers(net: KeyNet, member: Member) -> dict[AttributeUid, Predicate]:
+def answers(net: KeyNet, member: Member) -> dict[AttributeUid, Said]:
     """Return what a member was told of answers; it holds a key of each."""
     told = dict(net.ring(member).answers)
     assert all(uid.startswith(ANSWER_PREFIX) and net.holds(member, uid) for uid in told)
@@ -88,6 +90,35 @@ def test_a_restriction_on_what_its_holder_may_read_needs_no_answer():
     net = KeyNet()
     city = net.member("city", restricted("city", CENTRE, PLATE, PLACE))
     assert answers(net, city) == {}
+
+
+def test_a_right_that_transforms_has_keys_of_what_it_shows_and_none_of_what_that_is_made_of():
+    """X8: those who hold the right are a group, with the epochs, manager and revocation of the type."""
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    shortened = Rule(PLATE, Call(Function.FIRST, Take(PLATE, Kind.STRING), (2,)))
+    step = Transformation(OWNER.principal, (shortened,), frozenset({PLATE, TIME}))
+    right = granted(
+        OWNER,
+        key_of("city").principal,
+        TypePattern(OWNER.principal, parse_name_pattern(TYPE_NAME), None),
+        Action.SUBSCRIBE,
+        restriction=CENTRE,
+        transformations=(step,),
+        validity=grant(key_of("city"), until=100).certificate.validity,
+    )
+    city = net.member("city", right)
+    told = answers(net, city)
+    assert {one.uid for one in told.values() if isinstance(one, Shown)} == {None, PLATE}
+    assert net.holds(city, TIME)
+    assert not net.holds(city, PLATE)
+    assert not net.holds(city, PLACE)
+    assert answers(net, camera) == told, "publishers' brokers make it"
+    other = net.member("billing", grant(key_of("billing"), [PLATE, TIME]))
+    assert answers(net, other) == {}, "it may not read the place, by which events are chosen"
+    net.run(101)
+    assert not any(net.holds(city, uid) for uid in told)
+    assert all(net.holds(camera, uid) for uid in told)
 
 
 def test_the_name_of_an_answer_stays_and_cannot_be_found_by_trying():
@@ -130,6 +161,51 @@ def test_a_holder_asks_nothing_about_attributes_that_it_may_not_read():
     assert answers(net, camera) == {}
     honest = restricted("honest", CENTRE, TIME, by=key_of("institute"))
     assert set(answers(net, net.member("honest", institute, honest)).values()) == {CENTRE}
+
+
+def test_what_is_published_before_a_reader_comes_is_answered_from_when_its_right_is_known():
+    """X8: a member that is added opens a table for the first time much later."""
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    net.run(50)
+    right = restricted("city", CENTRE, PLATE)
+    net.expect("city", right)
+    told = answers(net, camera)
+    assert set(told.values()) == {CENTRE}, "publishers answer, though the reader has not come"
+    net.restart_server()
+    net.run(3 * TERMS.refresh_s)
+    net.restart_server()
+    assert answers(net, camera) == told, "for as long as the right lasts"
+    epoch = net.epoch()
+    assert answers(net, net.member("city", right)) == told
+    assert net.epoch() == epoch, "its right is older than the keys that are in use"
+
+
+def test_no_more_is_answered_for_a_right_that_was_expected_and_has_ended():
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    ends = restricted("city", CENTRE, PLATE).certificate
+    until = replace(ends, validity=grant(key_of("city"), until=100).certificate.validity)
+    net.expect("city", issue(until, OWNER))
+    assert set(answers(net, camera).values()) == {CENTRE}
+    net.run(101)
+    net.restart_server()
+    net.restart_member(camera)
+    assert answers(net, camera) == {}
+
+
+def test_those_who_are_here_come_before_those_who_are_expected(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(manager, "ANSWERS_MAX", 1)
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    net.expect("city", restricted("city", CENTRE, PLATE))
+    assert set(answers(net, camera).values()) == {CENTRE}
+    here = Comparison(PLACE, Operator.EQ, "harbour")
+    harbour = net.member("harbour", restricted("harbour", here, PLATE))
+    assert answers(net, harbour) == {}
+    net.run(TERMS.refresh_s)
+    net.restart_member(harbour)
+    assert set(answers(net, harbour).values()) == {here}
 
 
 def test_answers_have_a_limit_and_make_room_for_others(monkeypatch: pytest.MonkeyPatch):

@@ -9,6 +9,7 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import Filter, InputPartition
 
 from maia.spark.source.options import job_options
+from maia.spark.source.right_desk import Right
 from maia.spark.source.stream import MaiaReader
 from support.spark_city import SparkCity, spark_city
 
@@ -24,7 +25,7 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCity]:
 def delivered(city: SparkCity, name: str, *pushed: Filter, rows: int) -> list[str]:
     """Read as a task does, and return what came first from the broker: no reader filters here."""
     expected = {"rows": rows, "settle": 120} if rows else {"settle": 0.5}
-    reader = MaiaReader(job_options(city.options(BILLING, durable=name, **expected)))
+    reader = MaiaReader(Right(job_options(city.options(BILLING, durable=name, **expected))))
     if pushed:
         assert list(reader.pushFilters(list(pushed))) == list(pushed), "Spark applies every filter again"
     return [one for batch in reader.read(InputPartition(0)) for one in batch["numberplate"].to_pylist()]

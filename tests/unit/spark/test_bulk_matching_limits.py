@@ -19,9 +19,11 @@ from maia.predicates.syntax import (
     TextMatch,
     TextTest,
 )
+from maia.spark.matching import bulk
 from maia.spark.matching import tables as bulk_matching_tables
 from maia.spark.matching.boxes import BOXES_MAX, boxes_of
-from maia.spark.matching.tables import Subscription, rights_classes, shown_words, tables
+from maia.spark.matching.bulk import BulkMatcher
+from maia.spark.matching.tables import Subscription, opened_by, shown_words, subscription_rows
 from maia.testing.refusals import raises
 from maia.views import ViewTooLarge
 
@@ -36,40 +38,35 @@ def subscriptions(*filters: Predicate) -> list[Subscription]:
     ]
 
 
-def test_equal_views_are_one_class_whatever_their_validity():
+def test_equal_views_are_one_class_whatever_their_validity(spark):
     view = View((Window(ALWAYS, ALL_ATTRIBUTES),))
     later = View(view.windows, until=None)
-    classes = rights_classes(
-        [Subscription("a", "t", view), Subscription("b", "t", later), Subscription("c", "u", view)], STORED
-    )
-    assert [one.members for one in classes] == [("a", "b"), ("c",)]
-
-
-def test_a_literal_keeps_its_kind_in_a_class():
     number, flag = Comparison(SPEED, Operator.EQ, 1), Comparison(SPEED, Operator.EQ, True)
-    assert len(rights_classes(subscriptions(number, flag), STORED)) == 2
+    given = [Subscription("a", "t", view), Subscription("b", "t", later), Subscription("c", "u", view)]
+    matcher = BulkMatcher(spark, [*given, *subscriptions(number, flag)], STORED)
+    classes: dict[int, set[str]] = {}
+    for number_of, name in matcher.members.collect():
+        classes.setdefault(number_of, set()).add(name)
+    # A literal keeps its kind in a class.
+    assert sorted(map(sorted, classes.values())) == [["a", "b"], ["c"], ["s0"], ["s1"]]
 
 
-def test_filters_without_a_key_are_bounded(monkeypatch):
-    monkeypatch.setattr(bulk_matching_tables, "RESIDUAL_MAX", 2)
+def test_filters_without_a_key_are_bounded(spark, monkeypatch):
+    monkeypatch.setattr(bulk, "RESIDUAL_MAX", 2)
     irregular = [TextMatch(PLATE, TextTest.CONTAINS, word) for word in ("a", "b", "c")]
-    classes = rights_classes(subscriptions(*irregular[:2], Comparison(SPEED, Operator.EQ, 1)), STORED)
-    assert len(tables(classes, STORED).residual) == 2
-    with raises("INPUT-BULK-IRREGULAR", match="3 different filters"):
-        tables(rights_classes(subscriptions(*irregular), STORED), STORED)
-
-
-def test_a_text_beside_a_value_is_found_by_the_value_and_asked():
     mixed = AllOf((Comparison(SPEED, Operator.EQ, 30), TextMatch(PLATE, TextTest.CONTAINS, "X")))
-    found = tables(rights_classes(subscriptions(mixed), STORED), STORED)
-    assert not found.residual
-    assert list(found.doubtful.values()) == [mixed]
+    found = BulkMatcher(spark, subscriptions(*irregular[:2], mixed), STORED)._filters
+    assert {one for _, one in found.residual.values()} == set(irregular[:2])
+    # A text beside a value is found by the value and asked.
+    assert list(found.cases.values()) == [mixed]
+    with raises("INPUT-BULK-IRREGULAR", match="more than 2 different filters"):
+        BulkMatcher(spark, subscriptions(*irregular), STORED)
 
 
 def test_subscriptions_are_bounded(monkeypatch):
     monkeypatch.setattr(bulk_matching_tables, "SUBSCRIPTIONS_MAX", 1)
     with raises("INPUT-BULK-SUBSCRIPTIONS"):
-        rights_classes(subscriptions(ALWAYS, ALWAYS), STORED)
+        subscription_rows(subscriptions(ALWAYS, ALWAYS))
 
 
 def test_a_filter_with_too_many_boxes_is_bracketed_by_fewer():
@@ -85,7 +82,7 @@ def test_an_interest_that_grows_beyond_the_language_is_refused():
     windows = (Window(many, frozenset({PLATE})), Window(Not(many), frozenset({SPEED})))
     interest = AllOf(tuple(Comparison(PLATE, Operator.NE, str(number)) for number in range(100)))
     with pytest.raises(ViewTooLarge):
-        rights_classes([Subscription("a", "t", View(windows, interest))], STORED)
+        opened_by(View(windows, interest), STORED)
 
 
 def test_more_attributes_than_a_number_has_bits_take_two_numbers():

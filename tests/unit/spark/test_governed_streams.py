@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
@@ -15,10 +17,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from maia.events import INSTANT_MAX, INSTANT_MIN
 from maia.log import Keep, LogDamaged, Retention
 from maia.log.disk.event_log import EventLog, LogLimits
+from maia.log.format import segments
+from maia.spark.applications.following import counted, events_of
 from maia.spark.errors import SparkProblem, told_to_spark
 from maia.spark.governed import log_folder
-from maia.spark.governed.log_folder import BadLogPlace, FramesWanted, LogFolder, LogFrames, Stretch
+from maia.spark.governed.log_folder import FramesWanted, LogFolder, LogFrames, Stretch, cut
 from maia.spark.governed.stream_source import LogStreamReader
+from maia.testing import raises
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from support.governed import (
@@ -124,13 +129,14 @@ def test_a_batch_that_runs_again_after_a_restart_has_the_same_rows_though_its_fi
 
     def go_on():
         known = {"log": str(log.folder), "event_type": log.made.event_type, "reader": reader()}
-        table = governed(spark, is_stream=True, **known)
+        table = counted(governed(spark, is_stream=True, **known))
         started = table.writeStream.foreachBatch(take).trigger(availableNow=True)
         query = started.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         assert query.awaitTermination(300)
+        return sum(map(events_of, query.recentProgress))
 
     log.record(2)
-    go_on()
+    assert go_on() == 4, "events, and not the segments that they lie in"
     log.record(2)
     go_on()
     for note in (tmp_path / "checkpoint" / "commits").glob("*1*"):
@@ -324,6 +330,27 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
             one.latestOffset(wrong, EVERYTHING)
 
 
+def test_a_task_reads_no_row_group_beside_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(segments, "GROUP_BYTES", 1)
+    log = Growing(tmp_path)
+    log.record(4)
+    log.record(4, hours=1)
+    log.join()
+    (whole,) = LogFolder(str(log.folder)).of_type(log.made.event_type.type_id).stretches
+    read, groups = pq.ParquetFile.read_row_group, []
+    monkeypatch.setattr(
+        pq.ParquetFile, "read_row_group", lambda self, at, **how: groups.append(at) or read(self, at, **how)
+    )
+    frames = LogFrames(log.wanted(), ("header",))
+    assert sum(batch.num_rows for batch in frames.batches(cut(whole, 3, 4))) == 2
+    assert groups == [2, 3]
+    groups.clear()
+    late = replace(whole, published_from=int(at(1)))
+    assert sum(batch.num_rows for batch in frames.batches(late)) == 4
+    assert groups == [4, 5, 6, 7]
+    assert sum(batch.num_rows for batch in frames.batches(whole)) == 8
+
+
 def test_a_large_segment_is_divided_and_small_ones_are_read_together(tmp_path, monkeypatch):
     log = Growing(tmp_path)
     for _ in range(4):
@@ -403,5 +430,5 @@ def test_a_damaged_manifest_and_a_strange_place_are_refused(tmp_path):
     manifest.write_bytes(data)
     with pytest.raises(LogDamaged):
         LogFolder(str(log.folder)).of_type(log.made.event_type.type_id)
-    with pytest.raises(BadLogPlace):
-        LogFolder("nowhere://x/y")
+    with raises("PLACE-ADDRESS"):
+        LogFolder("nowhere://x/y").of_type(log.made.event_type.type_id)

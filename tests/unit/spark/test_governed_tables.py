@@ -23,6 +23,7 @@ from support.governed import (
     ATTRIBUTES,
     CAMERA,
     NOON,
+    OWNER,
     PLACE,
     PLATE,
     SPEED,
@@ -111,6 +112,24 @@ def test_a_condition_holds_in_the_periods_in_which_its_facts_were_known(spark, t
     who = reader(grant(condition=on_duty), facts=(FactPeriod(between(1, 3), Facts({duty: True})),))
     table = governed(spark, log=str(tmp_path), event_type=log.event_type, reader=who)
     assert [row["numberplate"] for row in rows_of(table)] == ["AE00001"]
+
+
+def test_a_rule_sees_the_world_of_the_moment_of_publication(spark, tmp_path):
+    """X9: in a table as at a broker; of a moment of which nothing is known, the attribute is missing."""
+    log, events = Recorded(tmp_path), sightings(3)
+    for event, hours in zip(events, (0, 2, 4), strict=True):
+        log.publish([event], published_at=at(hours))
+    log.write()
+    incident = AttributeUid("incident")
+    known = tuple(
+        FactPeriod(between(*hours), Facts(asserted={OWNER.principal: {incident: said}}))
+        for hours, said in (((1, 3), True), ((3, 5), False))
+    )
+    rule = "numberplate := first(numberplate, 2) when world.incident == false"
+    table = governed(
+        spark, log=str(tmp_path), event_type=log.event_type, reader=reader(grant(rule=rule), facts=known)
+    )
+    assert {row["numberplate"] for row in rows_of(table)} == {None, "AE00001", "AE"}
 
 
 def test_a_right_for_working_hours_reads_what_was_published_in_them(spark, tmp_path):

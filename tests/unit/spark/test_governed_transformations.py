@@ -6,6 +6,7 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,25 +21,36 @@ from maia.credentials import (
     Validity,
     issue,
 )
-from maia.events import Attribute, AttributeUid, Kind
+from maia.credentials.identity import pack_identity
+from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind
 from maia.expressions import TransformationKeys, parse_rule
 from maia.keystore.key_files import write_guarded_file
 from maia.keystore.lookup_tables import TransformationKeyFile
 from maia.policy import NO_FACTS, Permit, Request, decide, gather_evidence, see
+from maia.policy.view_bytes import class_of, view_to_bytes
 from maia.predicates import parse_predicate
 from maia.spark.closure.what_if import Affected, compare
-from maia.spark.governed.reader import slices_of
+from maia.spark.governed.arrow_table import ArrowTable
+from maia.spark.governed.reader import ReaderIdentity, slices_of
 from maia.testing.refusals import raises
-from maia.types import TypeDefinition, from_transit, sign_definition, verify_definition
+from maia.types import TypeDefinition, VerifiedType, from_transit, sign_definition, verify_definition
+from maia.wire.messages import Author, CarriedWithAuthor, Released
+from support.coalition import TRUST, statement
 from support.governed import (
     ATTRIBUTES,
+    CAMERA,
     NOON,
     OWNER,
+    PLACE,
+    PLATE,
     READER,
+    SEEN,
+    SPEED,
     Recorded,
     asked,
     at,
     between,
+    decided,
     governed,
     grant,
     key_of,
@@ -70,11 +82,11 @@ COUNTED = verify_definition(
 )
 
 
-def transforming(*rules: str, converts: bool = True) -> SignedCertificate:
+def transforming(*rules: str, converts: bool = True, into: VerifiedType = COUNTED) -> SignedCertificate:
     """Return the reader's right to what some rules make of a sighting."""
     plain = grant(restriction='location != "Madingley"').certificate
-    made = tuple(parse_rule(text, VOCABULARY, COUNTED.vocabulary if converts else None) for text in rules)
-    result = COUNTED.name if converts else None
+    made = tuple(parse_rule(text, VOCABULARY, into.vocabulary if converts else None) for text in rules)
+    result = into.name if converts else None
     step = Transformation(OWNER.principal, made, ALL_ATTRIBUTES, result=result)
     authority = replace(plain.authority, transformations=(step,))
     return issue(replace(plain, authority=authority), OWNER)
@@ -95,6 +107,116 @@ def secrets(tmp_path: Path) -> TransformationKeyFile:
     text = write_advanced((b"maia-transformation-keys", (b"version", b"1"), key))
     write_guarded_file(path, text + "\n")
     return TransformationKeyFile(str(path))
+
+
+def test_what_a_border_has_converted_is_shown_beside_what_is_converted_here(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """X7: the uids of the type that it became may be those of other attributes of the type it was made of."""
+    named = {"area": PLACE, "car": AttributeUid("1"), "speed": SEEN, "hour": AttributeUid("4")}
+    attributes = tuple(replace(one, uid=named[one.name]) for one in COUNTED.attributes)
+    signed = sign_definition(replace(COUNTED.definition, attributes=attributes), OWNER)
+    counted = verify_definition(signed, at=NOON, previous=None)
+    right = transforming("area := first(location, 3)", "speed := speed when speed < 50", into=counted)
+    log = Recorded(tmp_path / "log")
+    known = {"log": str(tmp_path / "log"), "event_type": log.event_type, "reader": reader(right)}
+    request = Request(READER.principal, Action.SUBSCRIBE, log.event_type.name, log.event_type)
+    (one,) = slices_of(request, known["reader"], since=NOON, until=NOON)
+    here, there = sightings(12), sightings(12, 20)
+    log.publish(here)
+    seen = [see(one.view, {u: v for u, v in event.items() if v is not None}) for event in (*here, *there)]
+    shown = [event for event in seen if event is not None]
+    behind = [event for event in seen[12:] if event is not None]
+    for mark in (class_of(view_to_bytes(one.view)), b"another class..."):
+        plain = log.publish(behind, kinds=counted.kinds)
+        told = {name: getattr(plain, name) for name in plain.__struct_fields__}
+        log.frames[-1] = Released(**told, author=Author(b"", b""), view=mark, origin=b"of the publisher")
+    log.write()
+    expected = sorted((from_transit(event, counted) for event in shown), key=repr)
+    assert len(behind) == 8
+    assert rows_of(governed(spark, shown_as=counted, **known)) == expected
+    arrow = ArrowTable(
+        decided(shown_as=counted, **{k: v for k, v in known.items() if k != "log"}), log=known["log"]
+    )
+    assert sorted(arrow.read().to_pylist(), key=repr) == expected
+
+
+def test_what_was_released_for_an_organisation_and_for_its_member_is_shown_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """X7: a broker that had lost its own right for a moment has recorded what was sent for its member."""
+    office = key_of("office")
+    above = issue(
+        replace(grant(office, [PLATE, PLACE]).certificate, subject=office.principal, may_delegate=True), OWNER
+    )
+    less = replace(grant(restriction='location != "Soho"').certificate, issuer=office.principal)
+    member = reader(above, issue(less, office))
+    log, marks = Recorded(tmp_path / "log"), []
+    for who in (office.principal, READER.principal):
+        request = Request(who, Action.SUBSCRIBE, log.event_type.name, log.event_type)
+        (one,) = slices_of(request, member, since=NOON, until=NOON)
+        marks.append(one.view)
+    events = sightings(12)
+    for sequence, view in ((0, marks[0]), (0, marks[1]), (1, marks[0])):
+        seen = [see(view, {u: v for u, v in event.items() if v is not None}) for event in events]
+        numbers = [row for row, event in enumerate(seen) if event is not None]
+        plain = log.publish([event for event in seen if event is not None])
+        told = {name: getattr(plain, name) for name in plain.__struct_fields__}
+        told |= {"sequence": sequence, "kept": numbers}
+        mark = class_of(view_to_bytes(view))
+        log.frames[-1] = Released(**told, author=Author(b"", b""), view=mark, origin=b"of the publisher")
+    log.write()
+    known = {"event_type": log.event_type, "reader": member}
+    shown = [{"numberplate": one.get(PLATE), "location": one.get(PLACE)} for one in events]
+    expected = sorted((one for one in shown * 2 if one["location"] not in ("Soho", None)), key=repr)
+
+    def parts(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+        return sorted(({name: row[name] for name in shown[0]} for row in rows), key=repr)
+
+    assert expected
+    assert parts(ArrowTable(decided(**known), log=str(tmp_path / "log")).read().to_pylist()) == expected
+    assert parts(rows_of(governed(spark, log=str(tmp_path / "log"), **known))) == expected
+
+
+def test_rules_ask_about_publishers_as_they_do_at_a_broker(spark: SparkSession, tmp_path: Path) -> None:
+    """X9: what counts is the statement that came with a frame, verified for its publisher and its moment."""
+    right = transforming("location := first(location, 1) when not publisher.clearance >= 3", converts=False)
+    log = Recorded(tmp_path / "log")
+    since, forger = Instant(NOON - 60 * SECOND), key_of("forger")
+    said = {
+        "high": statement(CAMERA, {"clearance": 3}, since=since),
+        "low": statement(CAMERA, {"clearance": 1}, since=since),
+        "another kind": statement(CAMERA, {"clearance": "3"}, since=since),
+        "of another": statement(READER, {"clearance": 3}, since=since),
+        "not believed": statement(CAMERA, {"clearance": 3}, since=since, provider=forger),
+        "over": statement(CAMERA, {"clearance": 3}, since=since, life_s=30),
+    }
+    claimed = log.publish([{PLATE: "claimed", PLACE: "Soho", SPEED: 3}])
+    claimed.columns[:] = [
+        msgspec.structs.replace(one, uid="publisher.clearance") if one.uid == SPEED else one
+        for one in claimed.columns
+    ]
+    for plate, one in said.items():
+        plain = log.publish([{PLATE: plate, PLACE: "Soho"}])
+        told = {name: getattr(plain, name) for name in plain.__struct_fields__}
+        log.frames[-1] = CarriedWithAuthor(**told, author=Author(pack_identity(one), b""))
+    log.write()
+    known = {"event_type": log.event_type, "reader": reader(right, identity=ReaderIdentity(TRUST))}
+    expected = dict.fromkeys((*said, "claimed")) | {"high": "Soho", "low": "S"}
+
+    def places(rows: list[dict[str, object]]) -> dict[object, object]:
+        assert all(row.keys() == {one.name for one in ATTRIBUTES} for row in rows)
+        return {row["numberplate"]: row["location"] for row in rows}
+
+    assert places(rows_of(governed(spark, log=str(tmp_path / "log"), **known))) == expected
+    arrow = ArrowTable(decided(**known), log=str(tmp_path / "log"))
+    assert places(arrow.read().to_pylist()) == expected
+    known["reader"] = reader(right)
+    nobody = ArrowTable(decided(**known), log=str(tmp_path / "log"))
+    assert set(places(nobody.read().to_pylist()).values()) == {None}, "no provider is believed"
+    rule = 'speed := speed when publisher.clearance >= 3 or publisher.clearance == "3"'
+    with raises("PIPELINE-UNKNOWN-TERMS", match="two kinds"):
+        decided(**(known | {"reader": reader(transforming(rule, converts=False))}))
 
 
 def test_a92_a_governed_table_gives_the_noise_and_pseudonyms_of_the_stream(

@@ -151,13 +151,18 @@ def test_a_cache_that_cannot_be_written_is_passed_over(tmp_path: Path):
 
 
 SMOKE = """
+from maia.errors import MaiaError
 from maia.spark.session.java_home import find_java_home
 from maia.spark.session.session import spark_session
 java = find_java_home()
-with spark_session("smoke", cores=1, java=java) as spark:
-    version = spark._jvm.java.lang.System.getProperty("java.version").split(".")[0]
-    total = spark.range(10).selectExpr("sum(id)").first()[0]
-    print(java.is_wrapped, version, total, spark.conf.get("spark.sql.ansi.enabled"))
+try:
+    with spark_session("smoke", cores=1, java=java) as spark:
+        version = spark._jvm.java.lang.System.getProperty("java.version").split(".")[0]
+        total = spark.range(10).selectExpr("sum(id)").first()[0]
+        print(java.is_wrapped, version, total, spark.conf.get("spark.sql.ansi.enabled"))
+        spark.sql("select raise_error('the plate is bad')").collect()
+except MaiaError as problem:
+    print(problem)  # when Spark has stopped
 """
 
 
@@ -186,6 +191,10 @@ def test_spark_runs_on_the_packaged_java_quietly_and_leaves_nothing_behind(tmp_p
         check=False,
         cwd=tmp_path,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True 21 45 true\n", "")
+    assert (done.returncode, done.stderr) == (0, "")
+    versions, problem = done.stdout.splitlines()
+    assert versions == "True 21 45 true"
+    assert problem.startswith("[PIPELINE-JOB-FAILED] the job has failed: ")
+    assert "the plate is bad" in problem
     assert list((tmp_path / "tmp").iterdir()) == []
     assert {path.name for path in tmp_path.iterdir()} == {"tmp", "bin", "cache"}

@@ -16,6 +16,8 @@ from maia.spark.keys import key_server as module
 from maia.spark.keys.content_keys import HeldEpoch, SeveralSources, read_handout
 from maia.spark.keys.key_server import job_desk
 from maia.testing.refusals import raises
+from maia.types import SealingLevel
+from support.governed import Recorded, governed, reader, sightings
 
 PLATE, PLACE = AttributeUid("plate"), AttributeUid("place")
 ALL = frozenset({None, PLATE, PLACE})
@@ -157,3 +159,18 @@ def test_handouts_that_cannot_be_read_are_refused_without_detail():
     for data in (b"", b"\x91\x94\x01\x00\x00\x91\x92\xc0\xc4\x20" + bytes(32), b"\xc0"):
         with raises("PROTOCOL-KEY-HANDOUT", match="cannot be read"):
             read_handout(data)
+
+
+def test_workers_of_a_cluster_ask_where_they_reach_the_driver(spark, tmp_path, monkeypatch):
+    """D12: a right is decided before there is a session; its desk listens where that one's workers are."""
+    log = Recorded(tmp_path / "log", SealingLevel.ATTRIBUTE)
+    log.publish(sightings(3))
+    log.write()
+    with job_desk() as desk:
+        monkeypatch.setattr("maia.spark.governed.table.desk_place", lambda _spark: ("127.0.0.5", "127.0.0.5"))
+        table = governed(
+            spark, log=str(log.folder), event_type=log.event_type, reader=reader(), keys=log.keys(desk)
+        )
+        desk._server.shutdown()
+        desk._server.server_close()  # nothing answers on loopback as such
+        assert table.count() == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from maia.spark.session.session import Cluster, cluster_of, cluster_settings, package_zip
+from maia.spark.session.cluster import Cluster, cluster_of, cluster_settings, package_zip
 from maia.testing.refusals import raises
 
 MASTER = "spark://10.0.0.1:7077"
@@ -46,16 +46,63 @@ def test_a_secret_shows_in_no_repr_and_in_no_setting_that_is_seen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "master", ["local[2]", "spark://", "spark://a b:1", "spark://h:1 --conf x=y", "k8s://h"]
+    "master",
+    [
+        *(
+            "local[0]",
+            "spark://",
+            "spark://a b:1",
+            "spark://h:1 --conf x=y",
+            "k8s://",
+            "yarn ",
+            "mesos://h:1",
+        ),
+        *("sc://h:1/;token=secret", "sc://h:1/;use_ssl=true;token=secret"),
+    ],
 )
 def test_only_the_address_of_a_cluster_is_one(master):
-    with raises("INPUT-SPARK-CLUSTER"):
+    with raises("INPUT-SPARK-CLUSTER") as refused:
         Cluster(master, SECRET)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("master", "kind"),
+    [
+        *(
+            ("local", "local"),
+            ("local[*]", "local"),
+            ("local[4]", "local"),
+            (MASTER, "spark"),
+            ("yarn", "yarn"),
+        ),
+        *(("k8s://https://10.0.0.1:6443", "k8s"), ("k8s://api.example", "k8s"), ("sc://localhost", "sc")),
+        *(("sc://spark.example:443/;use_ssl=true", "sc"), ("spark://a:7077,b:7077", "spark")),
+    ],
+)
+def test_masters_are_named_as_spark_names_them(master, kind):
+    assert Cluster(master, SECRET, driver_host="10.0.0.9").kind == kind
+
+
+def test_yarn_and_kubernetes_make_secrets_of_their_own():
+    for master in ("yarn", "k8s://https://10.0.0.1:6443"):
+        seen, secret = cluster_settings(cluster_of({"MAIA_SPARK_MASTER": master}))
+        assert secret == {}
+        assert seen["spark.authenticate"] == seen["spark.io.encryption.enabled"] == "true"
+
+
+def test_executors_reach_the_driver_by_the_way_that_leads_to_the_master():
+    """D12: a driver behind a NAT, or in a container, listens elsewhere than where it is reached."""
+    assert Cluster("spark://127.0.0.1:7077", SECRET).driver_host == "127.0.0.1"
+    behind = Cluster(MASTER, SECRET, driver_host="driver.example", bind="10.0.0.8")
+    seen, _ = cluster_settings(behind)
+    assert (seen["spark.driver.host"], seen["spark.driver.bindAddress"]) == ("driver.example", "10.0.0.8")
 
 
 def test_a_cluster_without_a_secret_is_refused(tmp_path):
-    with raises("INPUT-SPARK-CLUSTER"):
-        cluster_of({"MAIA_SPARK_MASTER": MASTER})
+    for master in (MASTER, "sc://localhost"):
+        with raises("INPUT-SPARK-CLUSTER", match="MAIA_SPARK_SECRET_FILE"):
+            cluster_of({"MAIA_SPARK_MASTER": master})
     with raises("INPUT-SPARK-CLUSTER"):
         Cluster(MASTER, "short")
 

@@ -21,8 +21,10 @@ from maia.credentials import (
 )
 from maia.events import Instant
 from maia.spark.errors import SparkProblem
+from maia.spark.source.inbox import HeldFrame
 from maia.spark.source.options import job_options
-from maia.spark.source.stream import MaiaStreamReader, Rows
+from maia.spark.source.right_desk import Right
+from maia.spark.source.stream import MaiaStreamReader, Range, Rows, ranges_of
 from maia.testing import grant, wait_until
 from support.spark_city import CAMERA, SparkCity, spark_city
 
@@ -52,7 +54,7 @@ class Query:
     """One run of one query."""
 
     def __init__(self, city: SparkCity, who: str = BILLING, **more: object) -> None:
-        self.reader = MaiaStreamReader(job_options(city.options(who, **more)))
+        self.reader = MaiaStreamReader(Right(job_options(city.options(who, **more))))
 
     def __enter__(self) -> Query:
         return self
@@ -246,12 +248,66 @@ def test_a_batch_that_another_reader_acknowledged_is_reported_or_left_out_at_wil
 
 
 def test_rows_on_their_way_do_not_show(city: SparkCity) -> None:
+    """Of a log the driver has none of them; without one it has all, for the one task that reads them."""
     subscribed(city, "k")
     city.publish("SECRET 1")
     with Query(city, durable="k") as query:
         (part,) = query.reader.partitions(BEGIN, query.news(BEGIN))
+        assert isinstance(part, Range)
+        assert b"SECRET" not in pickle.dumps((part, query.reader))
+        assert [frame.batch for frame in inbox_of(query).after("")] == [None]
+    with Query(city) as query:
+        query.reader.latestOffset(BEGIN, MANY)
+        city.publish("SECRET 2")
+        (part,) = query.reader.partitions(BEGIN, query.news(BEGIN))
         assert isinstance(part, Rows)
         assert "SECRET" not in repr(part)
+
+
+def test_several_tasks_read_a_range_each_in_any_order_and_again(city: SparkCity) -> None:
+    subscribed(city, "n")
+    plates = [f"N{number:04}" for number in range(4000)]
+    for at in range(0, 4000, 500):
+        city.publish(*plates[at : at + 500])
+    with Query(city, durable="n", readers=3) as query:
+        end = BEGIN
+
+        def has_all() -> bool:
+            nonlocal end
+            end = query.reader.latestOffset(BEGIN, ReadMaxRows(10_000))
+            return sum(frame.rows for frame in inbox_of(query).after("")) == 4000
+
+        wait_until(has_all)
+        parts = query.reader.partitions(BEGIN, end)
+        assert [part.value[2] for part in parts] == [1500, 1500, 1000]
+        tasks = [sent(query.reader).read(sent(part)) for part in reversed(parts)]  # at once, the last first
+        rows = [[one for batch in task for one in batch["numberplate"].to_pylist()] for task in tasks]
+        assert [one for some in reversed(rows) for one in some] == plates
+        assert query.plates(BEGIN, end) == plates, "a batch that runs again"
+        query.reader.commit(end)
+        city.publish("N last")
+        assert query.plates(end, query.news(end)) == ["N last"]
+
+
+def test_a_range_without_what_was_planned_fails_its_batch(city: SparkCity) -> None:
+    subscribed(city, "o")
+    city.publish("O1")
+    with Query(city, durable="o") as query:
+        (part,) = query.reader.partitions(BEGIN, query.news(BEGIN))
+        first, last, _ = part.value
+        with pytest.raises(SparkProblem, match=r"\[UNAVAILABLE-SPARK-REPLAY\] 1 events came of 2"):
+            list(query.reader.read(Range(first, last, 2)))
+        with pytest.raises(SparkProblem, match=r"\[REFUSED-DURABLE-OTHER-LOG\]"):
+            list(query.reader.read(Range(first, "00" * 24, 2)))
+
+
+def test_ranges_are_of_about_as_many_rows_each() -> None:
+    frames = [HeldFrame(str(at), 0, 700, None) for at in range(10)]
+    assert [part.value for part in ranges_of(frames, "", 4)] == [
+        ("", "2", 2100), ("2", "5", 2100), ("5", "8", 2100), ("8", "9", 700),
+    ]  # fmt: skip
+    assert [part.value for part in ranges_of(frames[:1], "x", 4)] == [("x", "0", 700)]
+    assert ranges_of([], "", 4) == []
 
 
 # ------------------------------------------------------------ rights that end

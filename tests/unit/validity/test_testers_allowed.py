@@ -60,9 +60,8 @@ def granted(authority: Authority, who: Principal, *tests: OnlineTest) -> SignedC
 
 
 def may_connect(who: Principal) -> SignedCertificate:
-    return granted(
-        Authority(NetworkPattern(MET.principal, exact_name("Test")), frozenset({Action.CONNECT})), who
-    )
+    network = NetworkPattern(MET.principal, exact_name("Test"))
+    return granted(Authority(network, frozenset({Action.CONNECT, Action.SERVE})), who)
 
 
 def may_read(location: str, *, by: SigningKey = MET) -> SignedCertificate:

@@ -50,6 +50,8 @@ def test_stored_definitions_are_verified_with_the_same_ids(name):
     assert str(proof.signer) == expected["signer"]
     assert [[one.name, one.uid, one.kind.value] for one in proof.attributes] == expected["attributes"]
     assert sealing_of(proof) == expected.get("sealing")
+    level = expected.get("sealing", {}).get("level", "none")
+    assert proof.protection.value == expected.get("protection", level)
 
 
 @pytest.mark.parametrize("name", ACCEPTED)

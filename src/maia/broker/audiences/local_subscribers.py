@@ -20,17 +20,38 @@ import msgspec
 from maia.bounded_map import BoundedMap
 from maia.broker.audiences.identity_classes import LinkIdentities, Partition
 from maia.broker.keys.keys import SealingKeys
+from maia.broker.links.links import OWN_LINK
 from maia.broker.links.transit import Labels, Transit, author_of_part, without_proof
 from maia.broker.turn import Turn
 from maia.canonical import SExpression, write_canonical
 from maia.credentials import ALL_ATTRIBUTES, AllAttributes
 from maia.credentials.encoding.parts import transformation_to_expression
-from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter
-from maia.events import AttributeUid, Column, Frame, Instant, Kinds, PresentValue
+from maia.credentials.requirements import NO_REQUIREMENT, joined_with_filter, of_path
+from maia.events import (
+    ATTRIBUTES_MAX,
+    AttributeUid,
+    Column,
+    Frame,
+    Instant,
+    Kind,
+    Kinds,
+    PresentValue,
+    is_of_event,
+)
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
 from maia.policy import View
 from maia.policy.answers import Answers, answered
-from maia.policy.view import asks_of, converts_to, is_summarised, keeps, kinds_shown
+from maia.policy.refinement import refined
+from maia.policy.view import (
+    Window,
+    asks_of,
+    converts_to,
+    is_summarised,
+    keeps,
+    kinds_shown,
+    publisher_asked,
+)
+from maia.policy.view_bytes import EVERYTHING, class_of, view_to_bytes
 from maia.predicates import (
     ALWAYS,
     AllOf,
@@ -131,6 +152,7 @@ _BEGINNING: Final = Instant(0)
 _SETS_REMEMBERED: Final = 1024
 _SORTS_REMEMBERED: Final = 64
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_AS_IT_IS: Final = (Window(ALWAYS, ALL_ATTRIBUTES),)
 _BEFORE_REFS: Final = 2
 """How many bytes of a delivery come before its references: that it is an array, and its number."""
 
@@ -159,6 +181,10 @@ class _Sort:
     is_kept: bool
     is_quickly_read: bool
     keys: TransformationKeys = field(repr=False, compare=False)
+    of_path: Predicate = field(default=NO_REQUIREMENT, repr=False)
+    """What its members ask of the routers on the way."""
+    kinds: Kinds | None = field(default=None, repr=False)
+    """The kinds of what was made at a border; None for what is made here."""
 
 
 @dataclass(slots=True)
@@ -168,6 +194,8 @@ class _Made:
     see: See | None = field(default=None, repr=False)
     see_frame: SeeFrame | None = field(default=None, repr=False)
     read: RowReader | None = field(default=None, repr=False)
+    asked: frozenset[AttributeUid] | None = None
+    """What rules ask of publishers."""
     parts: Partition | None = field(default=None, repr=False)
     """Its members by identity, once a frame required something of them."""
     summaries: ClassSummaries | None = field(default=None, repr=False)
@@ -202,6 +230,12 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
     def view(self) -> View:
         """Return what its members see."""
         return replace(self.basis, interest=self.interest)
+
+    @property
+    def seen(self) -> bytes:
+        """Return what its members see, whatever they select, as other brokers are told it."""
+        view = self.granted or self.basis
+        return _written_view(view.windows, view.recipient)
 
     @property
     def subscribers(self) -> int:
@@ -304,6 +338,8 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
         """
         if self.summaries is not None or (missing and not missing.isdisjoint(self.asks)):
             return None
+        if self.sort.of_path is not NO_REQUIREMENT:
+            return None  # what was kept says nothing of its path
         rows = self.reader(range(transit.frame.rows), transit.matched)
         return self.screened(transit, rows) if rows else None
 
@@ -322,10 +358,10 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
         """Return the outcome by column; what no transformation touches goes on as it came."""
         made = self.making()
         see = made.see_frame = made.see_frame or transforming_frames(self.view, self.sort.keys)
-        outcome, rows = see(cut.frame)
+        outcome, rows = see(self._as_rules_see(cut))
         if outcome is None:
             return None
-        kinds, came = self._kinds, cut.frame.columns
+        kinds, came = self.kinds, cut.frame.columns
         shown = {uid: column for uid, column in outcome.columns.items() if uid in kinds}
         kept = {uid for uid, column in shown.items() if came.get(uid) is column}
         new = Frame(outcome.rows, {uid: column for uid, column in shown.items() if uid not in kept})
@@ -334,30 +370,40 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
         columns = [*cut.columns(kept), *frame_to_columns(new)]
         return Seen(outcome.rows, columns, {frozenset(shown): numbers}, author)
 
+    def _as_rules_see(self, cut: Transit) -> Frame:
+        """Return a frame with what the conditions of rules ask of its publisher, if they do."""
+        made = self.making()
+        if made.asked is None:
+            made.asked = frozenset(publisher_asked(self.basis))
+        return as_rules_see(cut, made.asked)
+
     def _screened_row_by_row(self, cut: Transit) -> Seen | None:
         made = self.making()
         see = made.see = made.see or to_python(self.view, self.sort.keys)
         numbers = cut.kept or range(cut.frame.rows)
         parts: list[Mapping[AttributeUid, PresentValue]] = []
         shown: dict[frozenset[AttributeUid], list[int]] = {}
-        for number, event in zip(numbers, cut.frame.events(), strict=True):
+        for number, event in zip(numbers, self._as_rules_see(cut).events(), strict=True):
             part = see(event)
             if part is not None:
+                part = {uid: value for uid, value in part.items() if is_of_event(uid)}
                 parts.append(part)
                 shown.setdefault(frozenset(part), []).append(number)
         if not parts:
             return None
         columns = {
             uid: Column(kind, tuple(part.get(uid) for part in parts))
-            for uid, kind in self._kinds.items()
+            for uid, kind in self.kinds.items()
             if any(uid in part for part in parts)
         }
         author = _for_subscribers(without_proof(cut.author))
         return Seen(len(parts), frame_to_columns(Frame(len(parts), columns)), shown, author)
 
     @property
-    def _kinds(self) -> Kinds:
+    def kinds(self) -> Kinds:
         """Return the kinds of what is delivered: of the version, or of what transformations make of it."""
+        if self.sort.kinds is not None:
+            return self.sort.kinds
         windows = self.basis.windows
         if not any(converts_to(window) for window in windows):
             return self.event_type.kinds
@@ -367,7 +413,22 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
 class LocalSubscribers:
     """The local subscribers of one type, by class."""
 
-    __slots__ = ("_answers", "_few", "_keys", "_matches", "_room", "_sorts", "classes", "summarising")
+    __slots__ = (
+        "_answers",
+        "_behind",
+        "_few",
+        "_is_released",
+        "_keys",
+        "_matches",
+        "_own",
+        "_room",
+        "_served",
+        "_served_classes",
+        "_sorts",
+        "_whole",
+        "classes",
+        "summarising",
+    )
 
     def __init__(self, keys: TransformationKeys = NO_KEYS, room: GroupRoom | None = None) -> None:
         """Begin with no subscriber; `keys` are the secrets of pseudonyms and noise that are at hand.
@@ -385,6 +446,92 @@ class LocalSubscribers:
         """The filters of few classes that are quickly read, until a class comes, goes or changes."""
         self.summarising: dict[bytes, ClassSummaries] = {}
         """The classes whose View summarises."""
+        self._behind: dict[bytes, LocalSubscribers] = {}
+        """Those who see what was released for a class, once something was (`streams/borders.py`)."""
+        self._whole: dict[bytes, None] = {}
+        """The classes of those who see everything and select nothing: this broker's own log, for one."""
+        self._own: dict[bytes, SubscriberGroup] = {}
+        """What this broker is sent for itself, by its own right."""
+        self._is_released = False
+        """Whether frames come over a border."""
+        self._served: dict[bytes, tuple[bytes, View | None]] = {}
+        """By group: the class whose frames it is served from, and how, until this broker's own change."""
+        self._served_classes: frozenset[bytes] | None = None
+        """All of these, until a group comes or goes."""
+
+    def behind(self, view: bytes) -> LocalSubscribers:
+        """Return those who see what was released for a class at a border: as it is, if they select it.
+
+        A broker that is sent everything of a type has the events themselves. All its subscribers are served
+        from these, each by its own View; what was released for some of them beside that is not needed. So
+        it is with what this broker is sent for itself, for all whose rights were made from the same one: a
+        member that is away, or comes later, finds in the log what its organisation's broker was sent.
+        Other summaries are made at the border, whoever else is here: who is may change within a period.
+        """
+        self._is_released = True
+        if self._whole and view == EVERYTHING:
+            return self
+        found = self._behind.get(view)
+        if found is None:
+            found = LocalSubscribers(self._keys, self._room)
+            for group in self.classes.values():
+                served_as, rest = self._served_from(group)
+                if served_as == view and (group.summaries is not None or not self._whole):
+                    self._behind[view] = found
+                    for link, refs in group.members.items():
+                        for ref in refs:
+                            found.join_behind(group, (link, ref), rest)
+        return found
+
+    def _served_from(self, group: SubscriberGroup) -> tuple[bytes, View | None]:
+        """Return the class whose frames a group is served from, and its View of these: None for as it is."""
+        found = self._served.get(group.key)
+        if found is None:
+            granted, found = group.granted or group.basis, (class_of(group.seen), None)
+            for own in self._own.values():
+                rest = refined(own.granted or own.basis, granted)
+                if rest is not None and own.seen != group.seen:
+                    found = class_of(own.seen), rest
+            self._served[group.key] = found
+        return found
+
+    def counts(self, group: SubscriberGroup, view: bytes | None) -> bool:
+        """Return whether a group's summaries are made of frames of a class here, and not at the border."""
+        return view is None or self._served_from(group)[0] == view
+
+    def is_served_from(self, view: bytes) -> bool:
+        """Return whether subscribers here are shown what was released for a class."""
+        return view == EVERYTHING if self._whole else view in self._released_for
+
+    def is_first_behind(self, group: SubscriberGroup) -> bool:
+        """Return whether frames were released for others here, and none for the class of this group yet."""
+        return self._is_released and self._served_from(group)[0] not in self._behind
+
+    @property
+    def is_mixed(self) -> bool:
+        """Return whether frames are released for some of those who are here, and perhaps not for others."""
+        return self._is_released and len(self._released_for) > 1
+
+    @property
+    def _released_for(self) -> frozenset[bytes]:
+        """Return the classes whose frames are shown here."""
+        if self._served_classes is None:
+            self._served_classes = frozenset(self._served_from(one)[0] for one in self.classes.values())
+        return self._served_classes
+
+    def join_behind(self, group: SubscriberGroup, member: tuple[LinkId, int], rest: View | None) -> None:
+        """Let a member of a group see what was released for its class, or the rest of its View of that."""
+        view = View(_AS_IT_IS if rest is None else rest.windows, interest=group.interest)
+        shown = _released_columns(group) if rest is None else _shown_by_the_one_window(view, group.event_type)
+        self.join(
+            group.key,
+            view if rest is None else replace(view, recipient=rest.recipient),
+            group.event_type,
+            member,
+            is_kept=group.is_kept,
+            requires=group.requires,
+            released=(shown, group.kinds),
+        )
 
     def join(  # noqa: PLR0913 - all but the first are named at the call
         self,
@@ -397,37 +544,61 @@ class LocalSubscribers:
         requires: Predicate = NO_REQUIREMENT,
         now: Instant = _BEGINNING,
         basis: View | None = None,
+        released: tuple[frozenset[AttributeUid] | None, Kinds] | None = None,
     ) -> bool:
         """Add a reference to its class; say whether the class is new.
 
-        `basis` is the View without its interest, which other classes may share.
+        `basis` is the View without its interest, which other classes may share. `released` are the visible
+        columns and all kinds of what was made at a border, which this View has no part in.
         """
         known = self.classes.get(key)
+        is_new = known is None
         if known is None:
             view, granted = self._asking(view), basis or view
             basis = self._asking(granted)
             routed = joined_with_filter(routed_filter(view), requires)
             sort = self._sort(
                 event_type,
-                _shown_by_the_one_window(view, event_type),
+                _shown_by_the_one_window(view, event_type) if released is None else released[0],
                 requires,
                 is_kept=is_kept,
                 is_quick=is_quickly_read(routed),
+                kinds=None if released is None else tuple(released[1].items()),
             )
             known = SubscriberGroup(key, sort, basis, view.interest, routed, *member)
             known.granted = None if basis is granted else granted
-            self.classes[key], self._few = known, None
+            self.classes[key], self._few, self._served_classes = known, None, None
+            if routed == ALWAYS and released is None and known.seen == EVERYTHING:
+                self._whole[key] = None
+            if member[0] == OWN_LINK and released is None and view.interest == ALWAYS:
+                self._own[key] = known
+                self._forget_served()
             if not is_kept and self._matches is not None:
                 self._matches.add(key, routed)
             if is_summarised(view):
                 summaries = ClassSummaries.begin(key, view, self._keys, self._room, now)
                 summaries.joined[member] = now
                 self.summarising[key] = known.making().summaries = summaries
-            return True
-        known.join(member)
-        if known.summaries is not None:
-            known.summaries.joined[member] = now
-        return False
+        else:
+            known.join(member)
+            if known.summaries is not None:
+                known.summaries.joined[member] = now
+        if self._behind:
+            served_as, rest = self._served_from(known)
+            if (behind := self._behind.get(served_as)) is not None and not behind.has(key, member):
+                behind.join_behind(known, member, rest)
+        return is_new
+
+    def has(self, key: bytes, member: tuple[LinkId, int]) -> bool:
+        """Return whether a reference is in a class."""
+        known = self.classes.get(key)
+        return known is not None and member[1] in known.members.get(member[0], ())
+
+    def _forget_served(self) -> None:
+        """Find out anew from which frames each group is served."""
+        self._served_classes = None
+        self._served.clear()
+        self._behind.clear()
 
     def _asking(self, view: View) -> View:
         """Return a View that asks answers for what cannot be read here."""
@@ -461,13 +632,16 @@ class LocalSubscribers:
         *,
         is_kept: bool,
         is_quick: bool,
+        kinds: tuple[tuple[AttributeUid, Kind], ...] | None,
     ) -> _Sort:
         """Return the same object for equal sorts."""
         # By the identity of the type, which the sort keeps from being given to another one.
-        asked = id(event_type), shown, requires, is_kept, is_quick
+        asked = id(event_type), shown, requires, is_kept, is_quick, kinds
         found = self._sorts.use(asked)
         if found is None:
-            found = _Sort(event_type, shown, requires, is_kept, is_quick, self._keys)
+            made = None if kinds is None else dict(kinds)
+            path = of_path(requires)
+            found = _Sort(event_type, shown, requires, is_kept, is_quick, self._keys, path, made)
             self._sorts.put(asked, found)
         return found
 
@@ -482,12 +656,22 @@ class LocalSubscribers:
     def leave(self, key: bytes, member: tuple[LinkId, int]) -> bool:
         """Take a reference out of its class; say whether the class is gone."""
         known = self.classes[key]
+        view = self._served_from(known)[0] if self._behind else None
+        if view is not None and view in self._behind:
+            self._behind[view].leave(key, member)
+            if not self._behind[view].classes:
+                del self._behind[view]
         known.leave(member)
         if known.summaries is not None:
             del known.summaries.joined[member]
         if known.link is not None or known.others:
             return False
         del self.classes[key]
+        self._served_classes = None
+        self._whole.pop(key, None)
+        self._served.pop(key, None)
+        if self._own.pop(key, None) is not None:
+            self._forget_served()
         self._few = None
         if known.summaries is not None:
             self.summarising.pop(key).periods.drop()
@@ -568,6 +752,14 @@ def routed_filter(view: View) -> Predicate:
     return view.interest if opened == ALWAYS else simplified(AllOf((opened, view.interest)))
 
 
+def _released_columns(group: SubscriberGroup) -> frozenset[AttributeUid] | None:
+    """Return the columns of what was made for a class at a border; None if rows differ in these."""
+    windows = group.basis.windows
+    if group.shown is not None or len(windows) != 1 or is_summarised(group.basis):
+        return group.shown
+    return _interned(frozenset(kinds_shown(windows[0], group.event_type.kinds)).intersection(group.kinds))
+
+
 def _shown_by_the_one_window(view: View, event_type: VerifiedType) -> frozenset[AttributeUid] | None:
     """Return the visible columns, if matching alone decides which rows are seen.
 
@@ -586,9 +778,23 @@ def _shown_by_the_one_window(view: View, event_type: VerifiedType) -> frozenset[
 
 
 @lru_cache(maxsize=_SETS_REMEMBERED)
+def _written_view(windows: tuple[Window, ...], recipient: bytes) -> bytes:
+    return view_to_bytes(View(windows, recipient=recipient))
+
+
+@lru_cache(maxsize=_SETS_REMEMBERED)
 def _interned(uids: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
     """Return the same object for equal sets: the classes of a type nearly all show the same columns."""
     return uids
+
+
+def as_rules_see(cut: Transit, asked: frozenset[AttributeUid]) -> Frame:
+    """Return a frame with what is asked of its publisher."""
+    if not asked:
+        return cut.frame
+    columns = {**cut.frame.columns, **cut.matched.only(asked).columns}
+    # Without room for them they are missing, and what depends on them is.
+    return Frame(cut.frame.rows, columns) if len(columns) <= ATTRIBUTES_MAX else cut.frame
 
 
 def _for_subscribers(author: Author | None) -> Author | None:
@@ -635,13 +841,13 @@ class Audiences(dict[bytes, LocalSubscribers]):
     def __init__(self, keys: TransformationKeys, seals: SealingKeys, *, groups_max: int) -> None:
         """Begin without subscribers; summaries may remember so many groups together."""
         super().__init__()
-        self._keys, self._seals, self.room = keys, seals, GroupRoom(groups_max)
+        self.secrets, self._seals, self.room = keys, seals, GroupRoom(groups_max)
 
     def of(self, type_id: bytes) -> LocalSubscribers:
         """Return the local subscribers of a type, none at first."""
         known = self.get(type_id)
         if known is None:
-            known = self[type_id] = LocalSubscribers(self._keys, self.room)
+            known = self[type_id] = LocalSubscribers(self.secrets, self.room)
             if (ring := self._seals.ring_of(type_id)) is not None:
                 known.follow_answers(ring.answers, ring.readable)
         return known

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.broker.audiences.local_subscribers import Audiences, SubscriberGroup
 from maia.broker.interests.outbox import Outbox
@@ -27,6 +27,7 @@ from maia.broker.rights.known_types import KnownTypes
 from maia.broker.timers import AnnounceWaiting, MergeAnnounced, TimerWheel
 from maia.broker.turn import Turn
 from maia.events import Instant
+from maia.policy.view_bytes import EVERYTHING, class_of
 from maia.predicates import ALWAYS, AllOf, AnyOf, Predicate, covers, simplified
 from maia.routing.aggregation.aggregate import READ_MAX, size_of_filter
 from maia.routing.aggregation.announced import Announcement, Changes
@@ -42,6 +43,7 @@ _PROOFS_WEIGHED: Final = 4
 _FILTERS_IN_A_ROUND: Final = 2048
 """When so many filters have been compared, the other types wait for the next round."""
 _ANNOUNCED_AT_ONCE: Final = 256
+Right: TypeAlias = tuple[bytes, Predicate]
 _NEXT_SOME_US: Final = 1000
 
 
@@ -123,7 +125,10 @@ class Announcer:
         book, groups = self.routes.book, self.audiences[type_id].classes if type_id in self.audiences else {}
 
         def entry(one: Announcement) -> RouteEntry:
-            return RouteEntry(one.id, one.filter, groups.get(one.behind))
+            group = groups.get(one.behind)
+            return RouteEntry(
+                one.id, one.filter, group, view=EVERYTHING if group is None else class_of(group.seen)
+            )
 
         updates = book.local_change(type_id, [entry(one) for one in changes.add], changes.remove)
         for one in changes.again:
@@ -257,10 +262,10 @@ class Announcer:
             turn.count("maia_spill_reported_bytes_total", counted)
 
 
-def _wanted_by(group: SubscriberGroup) -> tuple[Predicate, Predicate]:
-    """Return what is announced for a group, and which events its right is about, whatever it selects."""
+def _wanted_by(group: SubscriberGroup) -> tuple[Predicate, Right]:
+    """Return what is announced for a group, and its right: its class, and which events that is about."""
     admitted = tuple(window.admits for window in group.view.windows)
-    right = simplified(admitted[0] if len(admitted) == 1 else AnyOf(admitted))
+    right = class_of(group.seen), simplified(admitted[0] if len(admitted) == 1 else AnyOf(admitted))
     try:
         filter_to_bytes(group.routed)
     except FilterTooLong:
@@ -270,12 +275,13 @@ def _wanted_by(group: SubscriberGroup) -> tuple[Predicate, Predicate]:
 
 def _limited(filter_: Predicate, right: Hashable) -> Predicate:
     """Return the part of a merged filter that a right is about."""
-    assert isinstance(right, Predicate)  # noqa: S101 - made by `_wanted_by`
-    if right == ALWAYS or covers(wide=right, narrow=filter_):
+    assert isinstance(right, tuple)  # noqa: S101 - made by `_wanted_by`
+    admitted: Predicate = right[1]
+    if admitted == ALWAYS or covers(wide=admitted, narrow=filter_):
         return filter_
-    limited = simplified(AllOf((right, filter_)))
+    limited = simplified(AllOf((admitted, filter_)))
     try:
         filter_to_bytes(limited)
     except FilterTooLong:
-        return right  # wider than the filter, and no wider than the right
+        return admitted  # wider than the filter, and no wider than the right
     return limited

@@ -10,23 +10,27 @@ what it proves is for `received.py` to find out.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import Final, TypeAlias
 
 from maia.broker.audiences.local_subscribers import SubscriberGroup
 from maia.errors import ProtocolViolation
-from maia.events import AttributeUid
-from maia.predicates import ALWAYS
+from maia.events import AttributeUid, Instant
+from maia.policy.view import keeps
+from maia.policy.view_bytes import EVERYTHING, class_of, view_from_bytes
+from maia.predicates import ALWAYS, AllOf, Predicate, attributes_of
+from maia.predicates.syntax import conjuncts
 from maia.routing.table.hops import RouteEntry, SealedEntry, TypeId, book_key_of_sealed, type_of_book_key
 from maia.sealing.filters.proofs import SealedOffer, SealedProof, SealedThing
 from maia.sealing.filters.sealed_filters import SealedFilter, SealedPart
 from maia.wire import messages as wire
 from maia.wire.names import filter_from_bytes
-from maia.wire.requests import RequestFrame, framed_request
+from maia.wire.requests import RequestFrame, framed_request, signed_at
 
 _CHAINS_SHARED: Final = 4096
+_VIEWS_SHARED: Final = 1024
 _CHAIN_BYTES_MAX: Final = 8192
 """A longer one is kept as often as it comes: what all have in common stays below 32 megabytes."""
 _DEFINITION_HEAD: Final = b"(6:signed(10:event-type"
@@ -52,6 +56,8 @@ class Proof:
     """Certificates; in an offer of a super-type, definitions of the publisher's sub-type come first."""
     watched: frozenset[bytes] = field(default=frozenset(), repr=False)
     """The certificates that it was found to depend on here, if it was verified here."""
+    view: bytes = field(default=EVERYTHING, repr=False)
+    """What a subscriber sees of an event, before it selects (`maia.policy.view_bytes`)."""
 
     @property
     def request(self) -> bytes | None:
@@ -69,6 +75,11 @@ class Proof:
         return self.credentials[len(self.definitions) :]
 
     @property
+    def signed_at(self) -> Instant | None:
+        """Return when the request says that it was signed; None without a request."""
+        return None if self.frame is None else signed_at(self.own, self.frame)
+
+    @property
     def size(self) -> int:
         """Return about how many bytes it takes to keep, as if nothing of it were shared."""
         return _ENTRY_BYTES + len(self.request or b"") + sum(map(len, self.credentials))
@@ -80,8 +91,8 @@ class Proof:
 
     @property
     def basis(self) -> Hashable:
-        """Return what others have to know again if it changes: it is on behalf of another client then."""
-        return self.credentials
+        """Return what others have to know again if it changes: another client's request, or a newer one."""
+        return self.own, self.credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,8 @@ class SealedClaim:
     proof: SealedProof
     watched: frozenset[bytes] = field(default=frozenset(), repr=False, compare=False)
     """The certificates that it was found to depend on here, if its proof was opened and verified here."""
+    signed_at: Instant | None = field(default=None, compare=False)
+    """When the request in its proof was signed, if that was opened here."""
 
     @property
     def parts(self) -> tuple[SealedPart, ...]:
@@ -111,8 +124,8 @@ class SealedClaim:
 
     @property
     def basis(self) -> Hashable:
-        """Return what others have to know again if it changes: what it depends on, as far as that opens."""
-        return self.watched
+        """Return what others have to know again if it changes: a proof that was sealed anew may be newer."""
+        return self.proof, self.watched
 
 
 Received: TypeAlias = Proof | SealedClaim
@@ -164,8 +177,31 @@ def entry_of(key: TypeId, wanted: wire.Wanted) -> RouteEntry:
         digest = received.sealed.digest
         return SealedEntry(wanted.id, ALWAYS, received, frozenset({digest}), digest, size=received.size)
     assert isinstance(wanted.filter, bytes)  # noqa: S101 - `received_of` has looked
-    size = _FILTER_BYTE * len(wanted.filter) + received.size
-    return RouteEntry(wanted.id, filter_from_bytes(wanted.filter), received, size=size)
+    size = _FILTER_BYTE * (len(wanted.filter) + len(wanted.view)) + received.size
+    proof = replace(received, view=_view_kept_once(wanted.view)) if wanted.view else received
+    filter_, view = filter_from_bytes(wanted.filter), class_of(wanted.view)
+    behind = selected_behind(filter_, wanted.view)
+    return RouteEntry(wanted.id, filter_, proof, size=size, view=view, behind=behind)
+
+
+def selected_behind(filter_: Predicate, view: bytes) -> Predicate | None:
+    """Return what is left of a filter over published events for those that a View has been applied to.
+
+    It is asked of attributes that the View shows as they were published; None if that is all of it.
+    """
+    if view == EVERYTHING:
+        return None
+    windows = view_from_bytes(view).windows
+    parts = tuple(conjuncts(filter_))
+    left = tuple(
+        part for part in parts if all(keeps(window, uid) for window in windows for uid in attributes_of(part))
+    )
+    return None if left == parts else left[0] if len(left) == 1 else AllOf(left) if left else ALWAYS
+
+
+@lru_cache(maxsize=_VIEWS_SHARED)
+def _view_kept_once(view: bytes) -> bytes:
+    return view
 
 
 def received_of(
@@ -195,7 +231,8 @@ def size_of_wanted(wanted: wire.Wanted) -> int:
     if isinstance(wanted.proof, wire.SealedProof):
         parts = [len(part.box) for part in wanted.filter if isinstance(part, wire.SealedPart)]
         return len(wanted.proof.box) + sum(parts)
-    return len(wanted.filter) + len(wanted.proof or b"") + sum(map(len, wanted.credentials))
+    own = len(wanted.filter) + len(wanted.view) + len(wanted.proof or b"")
+    return own + sum(map(len, wanted.credentials))
 
 
 def price_of_wanted(wanted: wire.Wanted) -> int:

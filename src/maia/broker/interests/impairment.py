@@ -25,9 +25,9 @@ from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.turn import Turn
 from maia.errors import Unavailable
-from maia.events import Instant, seconds_after
+from maia.events import AttributeUid, Instant, seconds_after
 from maia.expressions.syntax import is_keyed
-from maia.policy.answers import unanswered
+from maia.policy.answers import Shown, unanswered
 from maia.policy.view import shows
 from maia.predicates import AllOf, attributes_of
 from maia.types import SealingLevel
@@ -231,7 +231,7 @@ class Impairments:
             return None
         if not self.seals.has_begun(type_id, now) or self.keys.member.is_suspended(type_id):
             return None  # the keys are on their way
-        held = {uid for uid in event_type.kinds if self.seals.holds(type_id, uid, now)}
+        held = {uid for uid in event_type.kinds if self.seals.holds(type_id, uid, now)} | self._made(type_id)
         seen = {uid for uid in event_type.kinds if any(shows(window, uid) for window in windows)}
         wanted = entry.right.filter
         parts = wanted.parts if isinstance(wanted, AllOf) else (wanted,)
@@ -245,6 +245,14 @@ class Impairments:
             return self._unanswered(entry)
         return NoKeys(f"{lacks}: it has no certificate for one; {_CURE.format(broker=self.own.principal)}")
 
+    def _made(self, type_id: bytes) -> set[AttributeUid]:
+        """Return the attributes of which this broker opens what was made for rights that transform."""
+        ring = self.seals.ring_of(type_id)
+        answers = (
+            {} if ring is None else {uid: ring.answers[uid] for uid in ring.answers if uid in ring.readable}
+        )
+        return {said.uid for said in answers.values() if isinstance(said, Shown) and said.uid is not None}
+
     def _unanswered(self, entry: Subscription) -> Unavailable | None:
         """Return that a right is restricted by what this broker can neither read nor have answered."""
         event_type = entry.right.event_type
@@ -255,7 +263,7 @@ class Impairments:
             return None
         return Unavailable(
             "UNAVAILABLE-RESTRICTION-UNANSWERED",
-            f"your right to `{event_type.name.name}` is restricted by attributes that this broker may not "
+            f"your right to `{event_type.name.name}` is about attributes that this broker may not "
             "read, and no broker answers for them; ask its issuer to show you these attributes, or connect "
             "to a broker that may read them",
         )

@@ -21,8 +21,8 @@ from maia.broker.interests.rekeying import Rekeying
 from maia.broker.interests.routes import Routes
 from maia.broker.interests.sealed import SealedInterests
 from maia.broker.keys.blinded import BlindedIds
-from maia.broker.links.links import Advertisement, Subscription
-from maia.broker.log.recording import OWN_LINK, Recording
+from maia.broker.links.links import OWN_LINK, Advertisement, Subscription
+from maia.broker.log.recording import Recording
 from maia.broker.log.retained import RetainedFrames
 from maia.broker.own import Own
 from maia.broker.rights.authorisation import Authorisation
@@ -69,6 +69,8 @@ class Interests:
         if self.types.sealing(type_id) is not None:
             self.rekeying.place_sealed(type_id, view_class, turn)
         else:
+            if self.audiences.of(type_id).is_first_behind(view_class):
+                self.retained.incomplete(type_id)
             self.announcer.announce(type_id, view_class, turn)
 
     def class_gone(self, type_id: bytes, key: bytes, turn: Turn) -> None:
@@ -124,20 +126,18 @@ class Interests:
         self.routes.mark_changed(turn.now)
         self.rekeying.offer(type_id, entry, turn, stands=False)
 
-    def recheck_own_interests(self, turn: Turn) -> None:
+    def recheck_own_interests(self, turn: Turn, *, is_touched: bool = False) -> None:
         """Ask again about each type: a right may have begun, ended or changed."""
         if self.recording is None:
             return
         for type_id in self.types.type_ids():
-            self.want_to_record(type_id, turn)
+            self.want_to_record(type_id, turn, is_touched=is_touched)
 
     def redecide_own_interests(self, certificates: Collection[bytes], turn: Turn) -> None:
         """Decide again what this broker wants by one of these certificates, or would if it counted."""
         own = {signed.id for signed in self.own.settings.credentials}
-        if self.recording is None or own.isdisjoint(certificates):
-            return
-        for type_id in self.types.type_ids():
-            self.want_to_record(type_id, turn, is_touched=True)
+        if not own.isdisjoint(certificates):
+            self.recheck_own_interests(turn, is_touched=True)
 
     def want_to_record(self, type_id: bytes, turn: Turn, *, is_touched: bool = False) -> None:
         """Want all that this broker may see of a type, from now on, if it records the type."""
@@ -147,7 +147,12 @@ class Interests:
             return
         own = log.link.subscriptions.values()
         before = next((one for one in own if one.right.event_type.type_id == type_id), None)
-        if before is not None and not is_touched and self.authoriser.holds(before.right, turn.now):
+        if (
+            before is not None
+            and not is_touched
+            and not self.own.settings.is_to_be_signed_again(before.signed_at, turn.now)
+            and self.authoriser.holds(before.right, turn.now)
+        ):
             return
         version = versions[-1]
         request = Request(self.own.principal, Action.SUBSCRIBE, version.name, version, ALWAYS)
@@ -162,7 +167,7 @@ class Interests:
 
     def _placed(self, log: Recording, right: Authorisation, before: Subscription | None, turn: Turn) -> None:
         version = right.event_type
-        ref = before.ref if before is not None else len(log.link.subscriptions) + 1
+        ref = before.ref if before is not None else max(log.link.subscriptions, default=0) + 1
         key = kept_class(class_key(right.view, version))
         asked = EdgeRequest(
             Action.SUBSCRIBE,
@@ -186,9 +191,11 @@ class Interests:
         log.link.subscriptions[ref] = entry
         if before is None:
             log.look_for(version.type_id)
-        if before is not None and before.view_class == key:
-            return
         audience = self.audiences.of(version.type_id)
+        if before is not None and before.view_class == key:
+            if audience.represents(key, (OWN_LINK, ref)):
+                self.send_proof_again(version.type_id, key, turn)
+            return
         if audience.join(key, right.view, version, (OWN_LINK, ref), is_kept=True):
             self.class_joined(version.type_id, audience.classes[key], turn)
         if before is not None and audience.leave(before.view_class, (OWN_LINK, ref)):

@@ -17,7 +17,7 @@ believes of another (docs/decisions/mesh-routing.md):
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, assert_never
 
@@ -40,7 +40,7 @@ from maia.broker.rights.validity import ValidityTracker
 from maia.broker.turn import Turn
 from maia.credentials import Action, Budget, principal_from_bytes
 from maia.errors import BrokenCredential, MaiaError, Refusal
-from maia.events import AttributeUid, Frame, Instant, seconds_after
+from maia.events import AttributeUid, Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.routing.mesh import aggregates
 from maia.routing.mesh.aggregates import Head, MeshLimits, Step, digest_of_part
@@ -62,7 +62,7 @@ from maia.wire.mesh_messages import (
     sign_head,
     verify_head,
 )
-from maia.wire.messages import Carried, Message, Sealed, SealedWithPlaintext, Wanted
+from maia.wire.messages import Carried, Message, Sealed, SealedWithPlaintext, Wanted, signer_of
 
 _NAME_BYTES: Final = 8
 _HOPS_MAX: Final = 255
@@ -114,7 +114,7 @@ class OwnParts:
                 # Made once for as long as it has the same proof: each sealing is another.
                 if known is None or known[0] != same:
                     wanted = self.outbox.wanted_of(key, entry)
-                    part = InterestPart(key, wanted.filter, wanted.proof, wanted.credentials)
+                    part = InterestPart(key, wanted.filter, wanted.proof, wanted.credentials, wanted.view)
                     known = (same, part_to_bytes(part))
                     fresh[known[1]] = key
                 self._made[key, entry.id] = known
@@ -174,7 +174,7 @@ class MeshRouter:
             bytes_max=_ASSIGNED_BYTES,
             size_of=lambda _, value: 256 + 64 * len(value.routers),
         )
-        self._prefixes: dict[LinkId, bytes] = {}
+        self._prefixes: dict[tuple[LinkId, bytes | None], bytes] = {}
         self._own_parts = OwnParts(own, self.routes, self.outbox, self.announcer)
         self._seen_version = -1
         self.handlers: Mapping[type, Handler] = {
@@ -218,6 +218,9 @@ class MeshRouter:
         self._dialling.linked(node, dialled=link.dialled)
         self.impairments.neighbour_found()
         routes.is_changed = True
+        if routes.borders == {link.id}:  # what is released there has to be proved, however seldom others look
+            for origin in list(self._table.origins):
+                self._verify_again(origin, turn)
         self._perform(self._table.hop_up(node), turn)
         known = self._table.origins.get(link.peer.key)
         if is_new and known is not None and known.parts:
@@ -426,7 +429,7 @@ class MeshRouter:
 
     def _verify_again(self, origin: bytes, turn: Turn) -> None:
         """Verify all parts of an origin: rights end, by the clock and by revocation."""
-        del self._verify_at[origin]
+        self._verify_at.pop(origin, None)
         known = self._table.origins.get(origin)
         if known is None or known.parts is None or node_id_of_key(origin) not in self._keys:
             return
@@ -502,8 +505,9 @@ class MeshRouter:
         part = part_from_bytes(data)
         if isinstance(part, ConnectPart):
             return None
-        wanted = entry_of(part.key, Wanted(name[:16], part.filter, part.proof, part.credentials))
-        entry = self.received.understood(part.key, wanted, turn.now, budget)
+        said = Wanted(name[:16], part.filter, part.proof, part.credentials, part.view)
+        wanted, is_released = entry_of(part.key, said), bool(self.routes.borders)
+        entry = self.received.understood(part.key, wanted, turn.now, budget, is_released=is_released)
         if isinstance(entry.baggage, Received):
             self.statements.dependencies.note(MESH_ACCOUNT, entry.baggage.watched)
         if entry.predicate is not wanted.predicate and not is_of_sealed(part.key):
@@ -539,7 +543,7 @@ class MeshRouter:
         if named is None:
             return
         frame = message.frame if isinstance(message, SealedWithPlaintext) else message
-        signer = frame.signer if isinstance(frame, Sealed) else b""
+        signer = signer_of(frame)
         about = (frame.publisher, frame.stream, frame.sequence, signer)
         before = self._assigned.get(about) or _Assigned(frozenset(), 0)
         # What names no router that is known here goes nowhere from here, and is not remembered.
@@ -561,6 +565,44 @@ class MeshRouter:
     ) -> dict[LinkId, Sequence[int]]:
         """Return the rows for each neighbour on the way to routers that a frame is for and that want them."""
         self._prefixes.clear()
+        routes, view, frame = self.routes, transit.view, transit.matched
+        came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
+        if view is not None:
+            wanted = routes.book.targets_in_class(key, view, came_from, frame)
+        else:
+            wanted = routes.book.targets_of_frame(key, came_from, frame, missing)
+        besides = routes.borders if view is None and not is_of_sealed(key) else ()
+        by_class = {(node, view): rows for node, rows in wanted.items()}
+        found = self._towards(by_class, transit, source, signer, lambda link: link not in besides)
+        return {link: rows for (link, _), rows in found.items()}
+
+    def released(
+        self, key: TypeId, transit: Transit, *, source: LinkId | None
+    ) -> dict[bytes, dict[LinkId, Sequence[int]]]:
+        """Return the rows for each neighbour behind a border on the way to routers that want them."""
+        routes = self.routes
+        came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
+        wanted = routes.book.targets_by_class(key, came_from, transit.matched)
+        found: dict[bytes, dict[LinkId, Sequence[int]]] = {}
+        for (link, view), rows in self._towards(
+            {(node, view): rows for (node, view), rows in wanted.items()},
+            transit,
+            source,
+            b"",
+            lambda link: link in routes.borders,
+        ).items():
+            found.setdefault(view or b"", {})[link] = rows
+        return found
+
+    def _towards(
+        self,
+        wanted: Mapping[tuple[Hop, bytes | None], Sequence[int]],
+        transit: Transit,
+        source: LinkId | None,
+        signer: bytes,
+        may_take: Callable[[LinkId], bool],
+    ) -> dict[tuple[LinkId, bytes | None], Sequence[int]]:
+        """Return the rows for each class and neighbour that leads to routers, of those that may take them."""
         about = (transit.publisher.key, transit.stream, transit.sequence, signer)
         assigned = None if source is None else self._assigned.get(about) or _Assigned(frozenset(), 0)
         hops_left = _HOPS_MAX if assigned is None else assigned.hops - 1
@@ -568,22 +610,24 @@ class MeshRouter:
             return {}
         routes = self.routes
         came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
-        rows_for: dict[LinkId, set[int]] = {}
-        routers_for: dict[LinkId, list[bytes]] = {}
-        for node, wanted in routes.book.targets_of_frame(key, came_from, transit.matched, missing).items():
-            origin, name = self._keys[node], _name(node)
+        rows_for: dict[tuple[LinkId, bytes | None], set[int]] = {}
+        routers_for: dict[tuple[LinkId, bytes | None], list[bytes]] = {}
+        for (node, view), some in wanted.items():
+            assert isinstance(node, int)  # noqa: S101 - a NodeId
+            origin, name = self._keys[NodeId(node)], _name(node)
             if assigned is not None and name not in assigned.routers:
                 continue
             hops = self._table.next_hops(origin, besides=came_from)
-            rows = self._not_sent(origin, transit, wanted, signer) if hops else ()
-            for hop in hops if rows else ():
-                link = self._links[hop]
-                rows_for.setdefault(link, set()).update(rows)
-                routers_for.setdefault(link, []).append(name)
-        for link, names in routers_for.items():
+            links = [link for hop in hops if may_take(link := self._links[hop])]
+            mark = signer if view == transit.view else signer + b"released" + (view or b"")
+            rows = self._not_sent(origin, transit, some, mark) if links else ()
+            for link in links if rows else ():
+                rows_for.setdefault((link, view), set()).update(rows)
+                routers_for.setdefault((link, view), []).append(name)
+        for (link, view), names in routers_for.items():
             if names != [_name(routes.node_of[link])]:
-                self._prefixes[link] = encode(FrameTargets(sorted(names), hops_left))
-        return {link: sorted(rows) for link, rows in rows_for.items()}
+                self._prefixes[link, view] = encode(FrameTargets(sorted(names), hops_left))
+        return {key: sorted(rows) for key, rows in rows_for.items()}
 
     def _not_sent(self, origin: bytes, transit: Transit, rows: Sequence[int], signer: bytes) -> list[int]:
         """Return those of some rows that were not sent towards a router before, and remember them."""
@@ -612,9 +656,9 @@ class MeshRouter:
         is_own = origin == self.own.principal.key
         return is_own or (known is not None and known.parts is not None and known.number >= number)
 
-    def before_frame(self, link: LinkId, turn: Turn) -> None:
+    def before_frame(self, link: LinkId, turn: Turn, view: bytes | None = None) -> None:
         """Name the routers that a frame is for, if it is not for the neighbour alone."""
-        prefix = self._prefixes.get(link)
+        prefix = self._prefixes.get((link, view))
         if prefix is not None:
             turn.send_bytes(link, prefix)
 
@@ -628,11 +672,22 @@ class MeshRouter:
         del keys
         return iter(tuple(self._links.values()))
 
-    def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> list[int]:
+    def answer_rows(
+        self, link: LinkId, key: TypeId, transit: Transit, *, came_from: Hop
+    ) -> Mapping[bytes | None, Sequence[int]]:
         """Return the rows that a router wants, whichever: the question came this way on behalf of one."""
-        del link
-        wanted = self.routes.book.targets_of_frame(key, came_from, frame)
-        return sorted({row for rows in wanted.values() for row in rows})
+        book, frame = self.routes.book, transit.matched
+        found: dict[bytes | None, set[int]] = {}
+        if transit.view is None and link in self.routes.borders and not is_of_sealed(key):
+            for (_, view), rows in book.targets_by_class(key, came_from, frame).items():
+                found.setdefault(view, set()).update(rows)
+        else:
+            if transit.view is None:
+                wanted = book.targets_of_frame(key, came_from, frame)
+            else:
+                wanted = book.targets_in_class(key, transit.view, came_from, frame)
+            found[None] = {row for rows in wanted.values() for row in rows}
+        return {view: sorted(rows) for view, rows in found.items()}
 
     def wants(self, link: LinkId, key: TypeId) -> bool:
         """Return whether a router wants anything of a type."""

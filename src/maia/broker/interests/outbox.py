@@ -37,6 +37,7 @@ from maia.broker.rights.known_types import KnownTypes
 from maia.broker.turn import Turn
 from maia.credentials import AuthorisationCertificate, SignedCertificate, certificate_to_bytes
 from maia.events import AttributeUid
+from maia.policy.view_bytes import EVERYTHING
 from maia.predicates import AllOf, Predicate, attributes_of
 from maia.routing.table.hops import (
     InterestUpdate,
@@ -139,8 +140,9 @@ class Outbox:
         """Return an entry of the table as it travels."""
         if is_of_sealed(key):
             claim = self._sealed_claim(key, entry.baggage)
-            return Wanted(entry.id, parts_to_wire(claim), proof_to_wire(claim.sealed, claim.proof), [])
-        return Wanted(entry.id, filter_to_bytes(entry.predicate), *_shown(self.proof_of(entry.baggage)))
+            return Wanted(entry.id, parts_to_wire(claim), proof_to_wire(claim.sealed, claim.proof), [], b"")
+        proof = self.proof_of(entry.baggage)
+        return Wanted(entry.id, filter_to_bytes(entry.predicate), *_shown(proof), proof.view)
 
     # ------------------------------------------------------------ proofs
 
@@ -154,7 +156,8 @@ class Outbox:
         credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
         if isinstance(entry, Subscription):
             own = with_filter(entry.frame, entry.own, entry.filter)
-            return Proof(entry.frame, own, credentials)
+            seen = baggage.seen if isinstance(baggage, SubscriberGroup) else EVERYTHING
+            return Proof(entry.frame, own, credentials, view=seen)
         if isinstance(baggage, ProjectedOffer):
             credentials = (*baggage.definitions, *credentials)
         return new_proof(entry.proof, credentials)

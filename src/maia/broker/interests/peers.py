@@ -233,7 +233,8 @@ class OverlayPeers:
     def _proved(self, link: LinkId, replica: Replica, now: Instant) -> Iterator[RouteEntry]:
         for entry in replica.entries:
             try:
-                known = self.received.understood(replica.type_id, entry, now)
+                is_released = link in self.routes.borders
+                known = self.received.understood(replica.type_id, entry, now, is_released=is_released)
             except MaiaError:
                 # Who wants it will say so, and is then answered. What is sealed asks for its type until then.
                 if is_of_sealed(replica.type_id):

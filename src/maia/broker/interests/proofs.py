@@ -6,17 +6,21 @@ chain of certificates leads from the owner of the type to that principal. No
 definition is needed for that, so a broker can verify types it has never met.
 A publisher of a sub-type offers its super-types too: then the definition of
 the sub-type comes along, and leads to the super-type by rights to `extend`.
-Certificates that are known here not to count any more are no proof.
+Certificates that are known here not to count any more are no proof. Neither is
+a request that is older than a client leaves it, or than the newest one of the same
+client for the same: a broker that was shown one cannot repeat it later (C15, A106).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from maia.broker.interests.entries import Proof
+from maia.bounded_map import BoundedMap
+from maia.broker.interests.entries import Proof, new_proof
 from maia.broker.interests.routes import Neighbour
 from maia.broker.own import Own
 from maia.broker.rights.authoriser import Authoriser
@@ -24,7 +28,10 @@ from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
 from maia.credentials import (
     Action,
+    AllAttributes,
+    Authority,
     Budget,
+    NetworkName,
     Principal,
     SearchTooLarge,
     SignedCertificate,
@@ -32,18 +39,25 @@ from maia.credentials import (
     VerificationCache,
     VerifiedChain,
     find_chains,
+    principal_from_bytes,
 )
+from maia.credentials.authority import AttributeSet, Bound, Transformation
 from maia.credentials.chains.flows import DEFAULT_LIMITS
-from maia.errors import MaiaError, ProtocolViolation, Refusal
-from maia.events import Instant
-from maia.predicates import AllOf, Predicate, covers, union
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
+from maia.events import INSTANT_MIN, PUBLISHER_PREFIX, Instant, is_of_event, seconds_after
+from maia.policy import NO_FACTS, View
+from maia.policy.evidence import permits
+from maia.policy.view import Window, is_for_one
+from maia.policy.view_bytes import view_from_bytes
+from maia.predicates import AllOf, Predicate, attributes_of, covers, union
+from maia.sessions.admission import no_right
 from maia.types import type_id, validity_type_name
-from maia.wire.names import filter_to_bytes
-from maia.wire.requests import request_from_bytes, verify_proof
+from maia.types.verified import certificates_type_name, for_subject, is_for_all
+from maia.wire.messages import ShownRight
+from maia.wire.names import filter_to_bytes, type_from_bytes
+from maia.wire.requests import digest_of_asked, request_from_bytes, verify_proof
 
 _CHAINS_SHARED: Final = 4096
-_PROOF_AGE_S: Final = 10 * 366 * 86_400
-"""A proof says that a client asked. That it still does is what leases are for, so its age hardly counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,35 @@ class Proofs:
     authoriser: Authoriser
     types: KnownTypes
     statements: ValidityTracker
+    newest: BoundedMap[bytes, Instant] = field(init=False)
+    """When what clients ask for was signed last, as far as it was verified here: nothing older counts."""
+
+    _served: BoundedMap[tuple[bytes, Action], tuple[object, Instant, Instant]] = field(init=False)
+    """What this broker may do itself, by which certificates, and from when to when that was not asked."""
+
+    def __post_init__(self) -> None:
+        """Begin without memory: whatever it could refuse is too old in some minutes."""
+        self._served = BoundedMap(self.own.settings.limits.types)
+        self.newest = BoundedMap(self.own.settings.limits.requests_remembered)
+
+    def stale_at(self, signed_at: Instant) -> Instant:
+        """Return from when on a request counts here no more, however good it is (C15)."""
+        settings = self.own.settings
+        return seconds_after(signed_at, settings.request_age_s + settings.skew_s)
+
+    def check_age(self, signed_at: Instant | None, now: Instant) -> None:
+        """Refuse a request that was signed too long ago: its client would have signed another one since."""
+        if signed_at is not None and now > self.stale_at(signed_at):
+            raise Refusal(
+                "REQUEST-TOO-LATE",
+                f"the request behind an interest or offer was signed at `{signed_at}`, and counts for "
+                f"{self.own.settings.request_age_s} seconds: its client has to sign it again",
+            )
+
+    def forget_stale(self, now: Instant) -> None:
+        """Forget when requests were signed that count no more, and are refused for that."""
+        for asked in [one for one, signed_at in self.newest.items() if now > self.stale_at(signed_at)]:
+            self.newest.pop(asked)
 
     def is_to_be_verified(self) -> bool:
         """Say, with the configured probability, whether the next proof is verified here."""
@@ -76,32 +119,87 @@ class Proofs:
         wanted: Predicate,
         now: Instant,
         budget: Budget | None = None,
+        *,
+        is_released: bool = False,
     ) -> Proved:
         """Return the part of `wanted` that the proof entitles to, or raise what is wrong with the proof.
 
-        `budget` is what is left of the work for the message that it came with.
+        `budget` is what is left of the work for the message that it came with. Where frames are released for
+        it at a border, the proof has to entitle to all that its View shows, too.
         """
         budget = self.authoriser.budget_of_message() if budget is None else budget
         name, signer = self._asked(kind, proof, Action.SUBSCRIBE, now, budget)
         if isinstance(name.owner, Principal) and name == validity_type_name(name.owner):
             return Proved(wanted, frozenset())  # validity statements are for all
-        chains = self._chains(proof, Action.SUBSCRIBE, name, signer, now, budget)
-        granted = union(chain.authority.restriction for chain in chains)
+        if isinstance(name.owner, Principal) and name == certificates_type_name(name.owner):
+            granted, watched = for_subject(signer), frozenset[bytes]()  # certificates are for their subject
+        else:
+            chains = self._chains(proof, Action.SUBSCRIBE, name, signer, now, budget)
+            chains = _within_bounds(chains, proof)
+            granted, watched = union(_most_wanted(one.authority) for one in chains), _watched(chains)
+            if is_released:
+                wanted = self._released(proof, chains, signer, wanted)
         # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
         if covers(wide=granted, narrow=wanted):
-            return Proved(wanted, _watched(chains))
+            return Proved(wanted, watched)
         narrowed = AllOf((wanted, granted))
         filter_to_bytes(narrowed)  # refused if it could not be passed on
-        return Proved(narrowed, _watched(chains))
+        return Proved(narrowed, watched)
+
+    def _released(
+        self,
+        proof: Proof,
+        chains: tuple[VerifiedChain, ...],
+        holder: Principal,
+        wanted: Predicate,
+    ) -> Predicate:
+        """Return the part of a filter that the View of a proof admits; refuse a View that is not proved."""
+        view = view_from_bytes(proof.view)
+        check_entitled(view, [one.authority for one in chains], holder)
+        return _within(view, wanted)
 
     def prove_offer(self, kind: bytes, proof: Proof, now: Instant) -> frozenset[bytes]:
         """Return the certificates by which the signer may publish this type, or raise what is wrong."""
         budget = self.authoriser.budget_of_message()
         name, signer = self._asked(kind, proof, Action.PUBLISH, now, budget)
-        watched = _watched(self._chains(proof, Action.PUBLISH, name, signer, now, budget))
+        chains = _within_bounds(self._chains(proof, Action.PUBLISH, name, signer, now, budget), proof)
+        watched = _watched(chains)
         if type_id(name.owner, name.name) == kind:
             return watched
         return watched | self._prove_extension(kind, name, proof, now, budget)
+
+    def prove_right(self, shown: ShownRight, now: Instant) -> tuple[tuple[VerifiedChain, ...], ...]:
+        """Return the chains by which publisher and signer of signed frames may publish them, or raise."""
+        budget = self.authoriser.budget_of_message()
+        name, proof = type_from_bytes(shown.name), new_proof(None, shown.credentials)
+        people = dict.fromkeys((principal_from_bytes(shown.publisher), principal_from_bytes(shown.signer)))
+        found = tuple([self._chains(proof, Action.PUBLISH, name, one, now, budget) for one in people])
+        if type_id(name.owner, name.name) != shown.type_id:
+            self._prove_extension(shown.type_id, name, proof, now, budget)
+        return found
+
+    def missed_statements(self, shown: ShownRight, now: Instant) -> tuple[SignedCertificate, ...]:
+        """Return the certificates by which a right would hold if statements about them had arrived.
+
+        None, if it would not hold with these either.
+        """
+        budget, name = self.authoriser.budget_of_message(), type_from_bytes(shown.name)
+        pool, used = self.authoriser.pool_of_stranger(shown.credentials, budget, name.owner), set[bytes]()
+        missed = [signed for signed in pool if self.statements.awaits((signed,), now)]
+        counting = (*missed, *self._counting(pool, now))
+        try:
+            for one in {shown.publisher, shown.signer}:
+                who = principal_from_bytes(one)
+                chains = self._search(counting, Action.PUBLISH, name, who, now, budget)
+                used.update(signed.id for chain in chains for signed in chain.certificates)
+        except MaiaError:
+            return ()
+        return tuple(signed for signed in missed if signed.id in used)
+
+    def chains_to(self, principal: Principal, name: TypeName, now: Instant) -> tuple[VerifiedChain, ...]:
+        """Return the chains by which this broker's certificates let it publish a type, or raise."""
+        pool, budget = self.own.settings.credentials, self.authoriser.budget_of_message()
+        return self._search(self._counting(pool, now), Action.PUBLISH, name, principal, now, budget)
 
     def _prove_extension(
         self, kind: bytes, name: TypeName, proof: Proof, now: Instant, budget: Budget
@@ -134,6 +232,37 @@ class Proofs:
         raise Refusal(
             "REFUSED-NOT-PROVED", "the definition behind an offer is no sub-type of what is offered"
         )
+
+    def own_right(self, action: Action, name: TypeName, now: Instant) -> tuple[SignedCertificate, ...]:
+        """Return the certificates by which this broker itself may do this with a type, or raise (C16).
+
+        Whether they count at this moment is looked at when something is to be served: the reason may be that
+        a client's right has ended with the broker's, and the client is to know that.
+        """
+        pool, budget = self.own.settings.credentials, self.authoriser.budget_of_message()
+        chains = self._search(pool, action, name, self.own.principal, now, budget)
+        return tuple({signed.id: signed for chain in chains for signed in chain.certificates}.values())
+
+    def is_open(self, now: Instant) -> bool:
+        """Return whether the coordinator lets this broker serve types that it has no right to."""
+        return self._may(Action.SERVE, self.own.settings.network, now)
+
+    def _may(self, action: Action, name: NetworkName | TypeName, now: Instant) -> bool:
+        pool, budget = self._counting(self.own.settings.credentials, now), self.authoriser.budget_of_message()
+        with suppress(BrokenCredential):
+            self._search(pool, action, name, self.own.principal, now, budget)
+            return True
+        return False
+
+    def check_served(self, action: Action, name: TypeName, now: Instant) -> None:
+        """Refuse to serve a type to which this broker has no right, unless the network is open."""
+        settings, about = self.own.settings, (type_id(name.owner, name.name), action)
+        known = self._served.get(about)
+        if known is not None and known[0] is settings.credentials and known[1] <= now < known[2]:
+            return
+        if not (is_for_all(name) or self.is_open(now) or self._may(action, name, now)):
+            raise no_right(self.own.principal, action, name)
+        self._served.put(about, (settings.credentials, now, seconds_after(now, settings.lease_s)))
 
     def remember_refusal(
         self, neighbour: Neighbour, kind: bytes, proof: Proof, action: Action, now: Instant
@@ -181,9 +310,16 @@ class Proofs:
             request_from_bytes(proof.request),
             at=now,
             skew_s=settings.skew_s,
-            age_max_s=_PROOF_AGE_S,
+            age_max_s=settings.request_age_s,
             network=settings.network,
         )
+        asked, at = digest_of_asked(verified.signed), verified.request.at
+        if at < (self.newest.get(asked) or at):
+            raise Refusal(
+                "REQUEST-SUPERSEDED",
+                "the client behind an interest or offer has signed a newer request since",
+            )
+        self.newest.put(asked, at)
         name = verified.request.event_type
         is_above = action is Action.PUBLISH and bool(proof.definitions)  # looked at in `_levels`
         is_about_it = is_above or type_id(name.owner, name.name) == kind
@@ -216,7 +352,7 @@ class Proofs:
         self,
         pool: tuple[SignedCertificate, ...],
         action: Action,
-        name: TypeName,
+        name: NetworkName | TypeName,
         signer: Principal,
         now: Instant,
         budget: Budget,
@@ -236,6 +372,76 @@ class Proofs:
         )
 
 
+def check_entitled(view: View, granted: Sequence[Authority], holder: Principal) -> None:
+    """Refuse a View that shows more than was granted to its holder.
+
+    Conditions are not asked here: they hold where the holder is, and there they take windows away. So it is
+    with what the rules of a transformation ask of the world: there it is known.
+    """
+    is_its_own = view.recipient == (holder.key if any(map(is_for_one, view.windows)) else b"")
+    for window in view.windows:
+        wide = [one.restriction for one in granted if _shows_as_much(one, window)]
+        if not is_its_own or not wide or not covers(wide=union(wide), narrow=window.admits):
+            raise Refusal(
+                "REFUSED-VIEW-NOT-PROVED",
+                "an interest asks this border for more than the certificates that came with it show",
+            )
+
+
+def _shows_as_much(authority: Authority, window: Window) -> bool:
+    """Return whether a grant shows all that a window does; bounds at the holder's broker take some away."""
+    steps, own = authority.transformations, window.transformations
+    if not steps or not own:
+        return steps == own and _are_among(window.attributes, authority.attributes)
+    if len(steps) != len(own) or window.attributes != authority.attributes:
+        return False
+    asked = tuple(map(_as_asked, own, steps))
+    last = replace(asked[-1], attributes=steps[-1].attributes)
+    return (*asked[:-1], last) == steps and _are_among(own[-1].attributes, steps[-1].attributes)
+
+
+def _as_asked(own: Transformation, granted: Transformation) -> Transformation:
+    """Return a transformation with the questions about the world whose place their answers have taken.
+
+    A condition with questions about publishers is written shorter where some of it is decided without them.
+    """
+    if len(own.rules) != len(granted.rules):
+        return own
+    rules = tuple(
+        replace(rule, condition=said.condition)
+        if _asks_the_world(said.condition) or rule.condition == _shortened(said.condition, granted.by)
+        else rule
+        for rule, said in zip(own.rules, granted.rules, strict=True)
+    )
+    return replace(own, rules=rules)
+
+
+def _shortened(condition: Predicate, by: Principal) -> Predicate:
+    return NO_FACTS.resolved(condition, of=by, now=Instant(INSTANT_MIN))
+
+
+def _asks_the_world(condition: Predicate) -> bool:
+    return any(
+        not is_of_event(uid) and not uid.startswith(PUBLISHER_PREFIX) for uid in attributes_of(condition)
+    )
+
+
+def _are_among(narrow: AttributeSet, wide: AttributeSet) -> bool:
+    if isinstance(wide, AllAttributes):
+        return True
+    return not isinstance(narrow, AllAttributes) and narrow <= wide
+
+
+def _within(view: View, wanted: Predicate) -> Predicate:
+    """Return the part of a filter that the windows of a View admit."""
+    admitted = union(window.admits for window in view.windows)
+    if covers(wide=admitted, narrow=wanted):
+        return wanted
+    narrowed = AllOf((wanted, admitted))
+    filter_to_bytes(narrowed)  # refused if it could not be passed on
+    return narrowed
+
+
 def spend_on(budget: Budget, size: int) -> None:
     """Pay for reading one more entry of a message; a message that takes too much work ends its link (A87)."""
     try:
@@ -246,6 +452,23 @@ def spend_on(budget: Budget, size: int) -> None:
             "PROTOCOL-TOO-MUCH-AT-ONCE",
             "this message takes more work than one message may: tell less at once",
         ) from None
+
+
+def _within_bounds(chains: tuple[VerifiedChain, ...], proof: Proof) -> tuple[VerifiedChain, ...]:
+    """Return the chains whose bounds let in what was asked for, or announced; raise if none does."""
+    if not any(chain.authority.bounds for chain in chains) or proof.request is None:
+        return chains
+    asked = request_from_bytes(proof.request).request.filter
+    left = tuple(one for one in chains if all(permits(bound, asked) for bound in one.authority.bounds))
+    if not left:
+        raise Refusal("REFUSED-NOT-PROVED", "what is asked for lies outside the bounds of every certificate")
+    return left
+
+
+def _most_wanted(authority: Authority) -> Predicate:
+    """Return which events a right may lead here: its restriction, within its upper bounds."""
+    upper = [one.filter for one in authority.bounds if one.bound in (Bound.UPPER, Bound.STRICT_UPPER)]
+    return AllOf((authority.restriction, *upper)) if upper else authority.restriction
 
 
 def _watched(chains: tuple[VerifiedChain, ...]) -> frozenset[bytes]:

@@ -62,7 +62,7 @@ from maia.routing.table.hops import (
     is_of_sealed,
     type_of_book_key,
 )
-from maia.routing.table.interests import digest_of_filter, mark_of_interest, mark_of_offer
+from maia.routing.table.interests import digest_of_meaning, mark_of_interest, mark_of_offer
 from maia.sealing.filters.proofs import check_made_by_a_member, open_proof
 from maia.sealing.filters.sealed_filters import SealedFilter, open_filter
 from maia.sealing.groups.key_group import GroupId
@@ -97,10 +97,20 @@ class ReceivedInterests:
     # ------------------------------------------------------------ as far as keys and proofs go
 
     def understood(
-        self, key: TypeId, entry: RouteEntry, now: Instant, budget: Budget | None = None
+        self,
+        key: TypeId,
+        entry: RouteEntry,
+        now: Instant,
+        budget: Budget | None = None,
+        *,
+        is_released: bool = False,
     ) -> RouteEntry:
-        """Return what another broker wants as far as it opens and is proved here, or raise what is wrong."""
+        """Return what another broker wants as far as it opens and is proved here, or raise what is wrong.
+
+        What is `is_released` at a border is always verified.
+        """
         received = _received(entry)
+        is_released = is_released and isinstance(received, Proof)  # what is sealed crosses as it is
         ring, proof = self._opened(key, received, now)
         if isinstance(entry, SealedEntry) and isinstance(received, SealedClaim):
             known: Predicate = ALWAYS
@@ -110,17 +120,37 @@ class ReceivedInterests:
                 own = marks if entry.digest in self.sealed.doubted else frozenset()
                 known, marks = spelt_out(opened.opened, ring.answers), opened.unopened | own
             entry = replace(entry, predicate=known, marks=marks)
-        if proof is None or not (received.watched or self.proofs.is_to_be_verified()):
+        if proof is None:
             return entry
-        proved = self.proofs.proved_filter(self._type_behind(key), proof, entry.predicate, now, budget)
+        if isinstance(received, SealedClaim):
+            received = replace(received, signed_at=proof.signed_at)
+            entry = replace(entry, baggage=received)
+        self._check_age(proof, now)
+        if not (is_released or received.watched or self.proofs.is_to_be_verified()):
+            return entry
+        proved = self.proofs.proved_filter(
+            self._type_behind(key), proof, entry.predicate, now, budget, is_released=is_released
+        )
         return replace(entry, predicate=proved.filter, baggage=replace(received, watched=proved.watched))
 
     def _understood_offer(self, key: TypeId, received: Received, now: Instant) -> Received:
         """Return an offer with what it depends on, as far as it opens here, or raise what is wrong."""
         _, proof = self._opened(key, received, now)
-        if proof is None or not (received.watched or self.proofs.is_to_be_verified()):
+        if proof is None:
+            return received
+        if isinstance(received, SealedClaim):
+            received = replace(received, signed_at=proof.signed_at)
+        self._check_age(proof, now)
+        if not (received.watched or self.proofs.is_to_be_verified()):
             return received
         return replace(received, watched=self.proofs.prove_offer(self._type_behind(key), proof, now))
+
+    def _check_age(self, proof: Proof, now: Instant) -> None:
+        """Refuse a proof that is too old, and look again when it will be."""
+        signed_at = proof.signed_at
+        if signed_at is not None:
+            self.proofs.check_age(signed_at, now)
+            self.routes.look_for_stale(self.proofs.stale_at(signed_at))
 
     def _opened(self, key: TypeId, received: Received, now: Instant) -> tuple[KeyRing | None, Proof | None]:
         """Return the keys with which something sealed opens, and the proof; None for what is unknown here."""
@@ -175,7 +205,9 @@ class ReceivedInterests:
             entry, before = entry_of(key, wanted), book.entry(neighbour.node, key, wanted.id)
             neighbour.forget_change(key, entry.id)
             try:
-                newest[entry.id] = known = self.understood(key, entry, now, budget)
+                newest[entry.id] = known = self.understood(
+                    key, entry, now, budget, is_released=link.id in self.routes.borders
+                )
             except MaiaError as problem:
                 # Sent again without proof, an entry does not keep the proof that it had before.
                 newest[entry.id] = None
@@ -326,6 +358,26 @@ class ReceivedInterests:
             for key, entry_id in doubtful:
                 self.look_again(neighbour, key, entry_id, turn)
 
+    def refuse_stale(self, turn: Turn) -> None:
+        """Refuse what neighbours want and offer by requests that no client has signed again in time (C15)."""
+        routes, book, now = self.routes, self.routes.book, turn.now
+        if routes.stale_at is None or now <= routes.stale_at:
+            return
+        routes.stale_at = None
+        self.proofs.forget_stale(now)
+        for neighbour in list(routes.neighbours.values()):
+            for key in book.types():
+                proofs = {entry.id: entry.baggage for entry in book.entries(neighbour.node, key)}
+                proofs[_OFFER] = book.offer(neighbour.node, key)
+                for entry_id, received in proofs.items():
+                    if not isinstance(received, Received) or received.signed_at is None:
+                        continue
+                    stale_at = self.proofs.stale_at(received.signed_at)
+                    if now > stale_at:
+                        self.look_again(neighbour, key, entry_id, turn)
+                    else:
+                        routes.look_for_stale(stale_at)
+
     def look_again(self, neighbour: Neighbour, key: TypeId, entry_id: bytes, turn: Turn) -> None:
         """Keep what a neighbour wants or offers as far as keys and proof go now."""
         book, node = self.routes.book, neighbour.node
@@ -344,7 +396,8 @@ class ReceivedInterests:
         # As it was sent, which may be more than what was accepted of it.
         sent = _mark(key, entry) if change is None else change[0]
         try:
-            known = self.understood(key, entry, turn.now)
+            is_released = neighbour.link in self.routes.borders
+            known = self.understood(key, entry, turn.now, is_released=is_released)
         except MaiaError as problem:
             self._refuse(neighbour, key, entry, problem, turn, sent)
             self.outbox.route_messages(book.understood_anew(node, key, (), [entry_id]), turn)
@@ -389,7 +442,7 @@ def _received(entry: RouteEntry) -> Received:
 
 def _mark(key: TypeId, entry: RouteEntry) -> int:
     """Return what an entry adds to the digest that both ends of its link compare."""
-    digest = entry.digest if isinstance(entry, SealedEntry) else digest_of_filter(entry.predicate)
+    digest = entry.digest if isinstance(entry, SealedEntry) else digest_of_meaning(entry)
     return mark_of_interest(key, entry.id, digest)
 
 

@@ -200,6 +200,8 @@ class Rekeying:
             updates += routes.book.local_advertise(
                 key, (*offered, epoch), self.projections.offer_of(type_id, entry)
             )
+            if before.get(key) == epoch:  # it is proved by another request or certificate than before
+                updates += routes.book.send_offer_again(key, (*offered, epoch))
         for key, epoch in before.items():
             if names.get(key) != epoch:
                 updates += routes.book.local_unadvertise(key, (*offered, epoch))

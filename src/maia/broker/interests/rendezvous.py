@@ -22,7 +22,7 @@ from maia.broker.interests.routes import REPLICAS
 from maia.broker.links.links import Link
 from maia.broker.links.transit import Transit
 from maia.broker.turn import Turn
-from maia.events import AttributeUid, Frame, Instant
+from maia.events import AttributeUid, Instant
 from maia.routing.overlay.membership import Contact
 from maia.routing.overlay.table import NodeId, distance, node_id_text
 from maia.routing.table.hops import LOCAL, Hop, TypeId, is_of_sealed, type_of_book_key
@@ -70,6 +70,7 @@ class RendezvousRouter(OverlayPeers):
         self.outbox.route_messages(routes.book.renew_due(now), turn)
         self.outbox.route_messages(routes.book.expire(now), turn)
         self.sources.not_asked_any_more(routes.book.take_lapsed(), now)
+        self.received.refuse_stale(turn)
         routes.store.expire(now)
         self._perform(routes.membership.tick(now), turn)
         self.rekeying.rekey_pending(turn)
@@ -110,6 +111,8 @@ class RendezvousRouter(OverlayPeers):
     def forgive(self, until: Instant) -> None:
         """End no lease before `until`."""
         self.routes.book.forgive(until)
+        if self.routes.stale_at is not None:
+            self.routes.stale_at = max(self.routes.stale_at, until)
         self.routes.store.forgive(until)
 
     def recheck(self, certificates: Collection[bytes], turn: Turn) -> None:
@@ -132,10 +135,30 @@ class RendezvousRouter(OverlayPeers):
         del signer
         routes = self.routes
         came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
-        wanted = routes.book.targets_of_frame(key, came_from, transit.matched, missing)
+        view, borders = transit.view, routes.borders
+        if view is not None:
+            wanted = routes.book.targets_in_class(key, view, came_from, transit.matched)
+        else:
+            wanted = routes.book.targets_of_frame(key, came_from, transit.matched, missing)
         if not wanted:
             return {}
-        return {link: rows for node, rows in wanted.items() if (link := routes.link_to(node)) is not None}
+        found = {link: rows for node, rows in wanted.items() if (link := routes.link_to(node)) is not None}
+        if borders and view is None and not is_of_sealed(key):
+            return {link: rows for link, rows in found.items() if link not in borders}
+        return found
+
+    def released(
+        self, key: TypeId, transit: Transit, *, source: LinkId | None
+    ) -> dict[bytes, dict[LinkId, Sequence[int]]]:
+        """Return the rows that are released to each neighbour behind a border, by class."""
+        routes = self.routes
+        came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
+        found: dict[bytes, dict[LinkId, Sequence[int]]] = {}
+        for (node, view), rows in routes.book.targets_by_class(key, came_from, transit.matched).items():
+            link = routes.link_to(node)
+            if link is not None and link in routes.borders:
+                found.setdefault(view, {})[link] = rows
+        return found
 
     def sync_targets(self, keys: Sequence[TypeId], *, is_offer: bool) -> Iterable[LinkId]:
         """Return the links towards the rendezvous; for an interest those to neighbours that offer, too."""
@@ -159,10 +182,17 @@ class RendezvousRouter(OverlayPeers):
             hops |= dict.fromkeys(offering if parent is None else [*offering, parent])
         return (link for hop in hops if (link := routes.link_to(hop)) is not None)
 
-    def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
+    def answer_rows(
+        self, link: LinkId, key: TypeId, transit: Transit, *, came_from: Hop
+    ) -> Mapping[bytes | None, Sequence[int]]:
         """Return the rows that are wanted behind the neighbour."""
-        routes = self.routes
-        return routes.book.targets_of_frame(key, came_from, frame).get(routes.node_of[link], ())
+        book, node, frame = self.routes.book, self.routes.node_of[link], transit.matched
+        if transit.view is not None:
+            return {None: book.targets_in_class(key, transit.view, came_from, frame).get(node, ())}
+        if link not in self.routes.borders or is_of_sealed(key):
+            return {None: book.targets_of_frame(key, came_from, frame).get(node, ())}
+        wanted = book.targets_by_class(key, came_from, frame).items()
+        return {view: rows for (hop, view), rows in wanted if hop == node}
 
     def wants(self, link: LinkId, key: TypeId) -> bool:
         """Return whether anything of a type is wanted behind the neighbour."""

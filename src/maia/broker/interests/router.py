@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from maia.events import AttributeUid, Frame, Instant
+from maia.events import AttributeUid, Instant
 from maia.routing.table.hops import Hop, TypeId
 from maia.wire.effects import LinkId
 
@@ -43,8 +43,11 @@ class Flooding(Protocol):
     def arriving(self, link: Link, message: Carried | Sealed | SealedWithPlaintext) -> None:
         """Take note that a frame arrives from a neighbour, before anything is decided about it."""
 
-    def before_frame(self, link: LinkId, turn: Turn) -> None:
-        """Send what a neighbour has to have just before a frame for which it is a target."""
+    def before_frame(self, link: LinkId, turn: Turn, view: bytes | None = None) -> None:
+        """Send what a neighbour has to have just before a frame for which it is a target.
+
+        Of a frame that is released at a border, `view` is the class.
+        """
 
     def carries_again(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
         """Return whether a frame that was here before is carried on for the sake of others."""
@@ -116,8 +119,14 @@ class Router(Protocol):
         """Return the rows of a frame that go to each neighbour, but to the one it came from.
 
         Each neighbour is in it once. `missing` are attributes that were not opened here, and
-        `signer` is who signed a sealed frame.
+        `signer` is who signed a sealed frame. A plain frame as it was published goes to no neighbour behind
+        a border, and one that was released goes to those that want it for its class.
         """
+
+    def released(
+        self, key: TypeId, transit: Transit, *, source: LinkId | None
+    ) -> dict[bytes, dict[LinkId, Sequence[int]]]:
+        """Return the rows of a published frame that are released to neighbours behind borders, by class."""
 
     def sync_targets(self, keys: Sequence[TypeId], *, is_offer: bool) -> Iterable[LinkId]:
         """Return the neighbours that interests in these types go to; of an offer, those that offers go to."""
@@ -128,8 +137,13 @@ class Router(Protocol):
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterable[LinkId]:
         """Return the neighbours to ask for the last publications of a type."""
 
-    def answer_rows(self, link: LinkId, key: TypeId, frame: Frame, *, came_from: Hop) -> Sequence[int]:
-        """Return the rows of a retained frame that a neighbour that asks for them may have."""
+    def answer_rows(
+        self, link: LinkId, key: TypeId, transit: Transit, *, came_from: Hop
+    ) -> Mapping[bytes | None, Sequence[int]]:
+        """Return the rows of a retained frame that a neighbour that asks for them may have, by class.
+
+        Behind a border it may have what each class sees; elsewhere it has the frame as it is, under None.
+        """
 
     def wants(self, link: LinkId, key: TypeId) -> bool:
         """Return whether a neighbour that asks for retained frames of a type may have sealed ones."""

@@ -135,9 +135,15 @@ class Routes:
     """Where the holders in replicas were said to listen; the oldest go first."""
     neighbours: dict[NodeId, Neighbour] = field(default_factory=dict)
     node_of: dict[LinkId, NodeId] = field(default_factory=dict)
+    foreign: set[LinkId] = field(default_factory=set)
+    """The links to brokers of other domains."""
+    borders: set[LinkId] = field(default_factory=set)
+    """Those of them to which views are released, and not events."""
     replicate_at: Instant | None = None
     sealed_at: Instant | None = None
     """When something is to be sealed or opened anew."""
+    stale_at: Instant | None = None
+    """When the first of the neighbours' entries has too old a proof, unless it has another one by then."""
     is_changed: bool = False
     """Anything may be due at another moment than when the next upkeep was scheduled."""
     is_sooner: bool = False
@@ -175,6 +181,10 @@ class Routes:
         if self.replicate_at is None or self.replicate_at > soon:
             self.replicate_at, self.is_sooner = soon, True
 
+    def look_for_stale(self, at: Instant) -> None:
+        """Have proofs looked at that are too old after this moment, or one before it."""
+        self.stale_at = at if self.stale_at is None else min(at, self.stale_at)
+
     def schedule_rekeying(self, at: Instant) -> None:
         """Have what is pending sealed and opened anew at this moment or before."""
         if self.sealed_at is None or self.sealed_at > at:
@@ -189,6 +199,7 @@ class Routes:
             None if wake is None else Instant(wake),
             self.replicate_at,
             self.sealed_at,
+            self.stale_at,
         )
         return min((moment for moment in moments if moment is not None), default=None)
 

@@ -23,14 +23,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from maia.bounded_map import BoundedMap
-from maia.broker.links.transit import Transit
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.broker.turn import Turn
 from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, VerifiedConstitution
-from maia.events import INSTANT_MAX, SECOND, AttributeUid, Column, Frame, Instant, Kind
-from maia.policy.answers import Answers, answers_to, asked_about
-from maia.predicates import attributes_of
+from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
+from maia.policy.answers import Answers, asked_about, read_for
 from maia.sealing import EpochKeys, Sealer, Secret, SignatureChecks
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.membership import VERSIONS_MAX, Claim, MemberGrounds, MembershipState, standing
@@ -475,40 +473,13 @@ class SealingKeys:
         return min((moment for moment in moments if moment is not None), default=None)
 
 
-# ------------------------------------------------------------ answers to restrictions
-#
-# At a publisher's broker a sealed frame gets a column for each answer whose key is held: there all of the
-# frame is known. At a subscriber's broker what restricts a View by attributes that this broker must not read
-# is asked of the answers in the frame; without them the View shows nothing. `maia.policy.answers` says what
-# an answer means, the key server of the type who has its key (docs/decisions/hidden-restrictions.md).
+# ------------------------------------------------------------ answers (`streams/answers.py` gives them)
 
 
 def answers_of(seals: SealingKeys, type_id: bytes) -> Answers:
     """Return the answers of a type that this broker gives or reads."""
     ring = seals.ring_of(type_id)
     return {} if ring is None else ring.answers
-
-
-def with_answers(seals: SealingKeys, transit: Transit, keys: EpochKeys) -> Transit:
-    """Return a publisher's frame with a column for each restriction that this broker answers."""
-    answers = answers_of(seals, transit.type_id)
-    given = [uid for uid in answers if None not in keys.ciphers((uid,), seals.sealer.instance)]
-    if not given:
-        return transit
-    frame = transit.frame
-    made = answers_to(frame, {uid: answers[uid] for uid in given})
-    columns = {uid: Column(Kind.BOOL, values) for uid, values in made.items()}
-    return Transit(
-        transit.type_id,
-        transit.publisher,
-        transit.stream,
-        transit.sequence,
-        transit.published_at,
-        Frame(frame.rows, {**frame.columns, **columns}),
-        transit.kept,
-        transit.written,
-        transit.author,
-    )
 
 
 def spoken_of(seals: SealingKeys, type_id: bytes, uids: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
@@ -520,13 +491,13 @@ def spoken_of(seals: SealingKeys, type_id: bytes, uids: frozenset[AttributeUid])
 def readers_of(seals: SealingKeys, type_id: bytes, named: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
     """Return whose readers may see what is said of `named`: where a key is missing, those of the answer.
 
-    The readers of an answer are those who may read all that its restriction asks about, and those who
-    are restricted by it and know it.
+    The readers of an answer are those who may read all that it is made of, and those whose right it is
+    for and who know it.
     """
     ring = seals.ring_of(type_id)
     hidden = frozenset[AttributeUid]() if ring is None else named - ring.readable
     if ring is None or not hidden:
         return named
-    asked = {uid: attributes_of(said) for uid, said in ring.answers.items() if uid in ring.readable}
+    asked = {uid: read_for(said) for uid, said in ring.answers.items() if uid in ring.readable}
     used = {uid: about for uid, about in asked.items() if not about.isdisjoint(hidden)}
     return (named - hidden).union(used) if hidden <= frozenset().union(*used.values()) else named

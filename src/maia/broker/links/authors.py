@@ -95,7 +95,7 @@ def check_signature(transit: Transit) -> None:
     author = transit.author
     if author is None or not author.proof:
         return
-    label = frame_label(transit.publisher.key, transit.stream, transit.sequence)
+    label = frame_label(transit.publisher.key, transit.published_in, transit.sequence)
     about = Publishing(transit.type_id, label, transit.published_at, author.requires)
     AuthorProof.from_bytes(author.proof).check(transit.publisher, about, transit.frame)
 

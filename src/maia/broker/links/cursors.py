@@ -62,6 +62,8 @@ class Cursor:
     bytes_under_way: int = 0
     holder: tuple[LinkId, int] | None = None
     """The link and reference of the owner, while it is here."""
+    is_answered: bool = False
+    """Whether its owner was told that it may go on: nothing comes before that, however much waits (A91)."""
     reading: int | None = None
     waits_since: Instant | None = None
     """Since when the frame at `next` waits for keys or for its signer's certificates, if it does."""
@@ -74,6 +76,10 @@ class Cursor:
     """Behind which positions something is missing from the log, with a code and a text, oldest first."""
     gaps_told: int = 0
     """How many of these its owner has been sent."""
+    upto: int | None = None
+    """Where a range ends that is read beside the cursor itself: such a one is neither kept nor found."""
+    shows: bool = True
+    """Whether its owner is sent what is in frames, or only how many rows they have."""
 
     @property
     def is_attached(self) -> bool:
@@ -83,6 +89,7 @@ class Cursor:
         """Begin again behind what was acknowledged, or behind what has arrived at this client already."""
         self.detach()
         self.holder, self.next, self.gaps_told = holder, self.seen + 1, 0
+        self.is_answered = False
         self.order, self.rows = StreamOrder(_STREAMS), DuplicateMemory(_ROWS)
         if arrived is not None and arrived > self.seen:
             # Arrived is not acknowledged: if the client fails now, the next one gets it again.

@@ -21,22 +21,26 @@ from typing import Any, Final
 
 import msgspec
 
+from maia.bounded_map import BoundedMap
 from maia.broker.links.cursors import Cursor
 from maia.broker.refusals import refusal_id
-from maia.broker.rights.authorisation import Authorisation, Basis
+from maia.broker.rights.authorisation import Authorisation, Basis, Circumstances
 from maia.broker.rights.publisher_view import Shaper
 from maia.broker.timers import CheckLink, KeepAlive, RecheckEntries, TimerWheel
 from maia.broker.turn import Turn
+from maia.credentials.identity import identity_values
+from maia.credentials.paths import Stream, VerifiedPath
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import BadInput
-from maia.events import INSTANT_MAX, Instant, just_after, seconds_after
+from maia.events import INSTANT_MAX, SUBSCRIBER_PREFIX, AttributeUid, Instant, just_after, seconds_after
+from maia.policy.facts import place_facts
 from maia.predicates import Predicate
 from maia.sessions.admission import RequestQuota
 from maia.sessions.session import ROUNDS_IN_A_LEASE, Session, Stage
 from maia.types import VerifiedType
 from maia.wire.effects import Effect, LinkId, Note, ReadLater
 from maia.wire.messages import SealedRights
-from maia.wire.requests import RequestFrame, with_filter
+from maia.wire.requests import RequestFrame, signed_at, with_filter
 
 __all__ = [
     "Advertisement",
@@ -56,6 +60,13 @@ class Role(Enum):
     UNKNOWN = "unknown"
     CLIENT = "client"
     BROKER = "broker"
+
+
+_PATHS_REMEMBERED: Final = 1024
+"""Of how many streams of a neighbour the path is remembered (A89)."""
+
+OWN_LINK: Final = LinkId(-2)
+"""In place of a client's link: this broker's own subscriptions to what it records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,11 @@ class Advertisement:
         return self.right.basis
 
     @property
+    def signed_at(self) -> Instant:
+        """Return when its request was signed."""
+        return signed_at(self.proof)
+
+    @property
     def writes(self) -> VerifiedType:
         """Return the version that the publisher's frames are in."""
         return self.right.event_type if self.written is None else self.written
@@ -143,6 +159,11 @@ class Subscription(msgspec.Struct, eq=False, gc=False):
     def proof(self) -> bytes:
         """Return the signed request."""
         return self.frame.whole(with_filter(self.frame, self.own, self.filter))
+
+    @property
+    def signed_at(self) -> Instant:
+        """Return when its request was signed."""
+        return signed_at(self.own, self.frame)
 
 
 Entry = Advertisement | Subscription
@@ -187,12 +208,29 @@ class Link(Session):
     """The certificates that a broker showed for each sealed type, sealed for its members."""
     streams: dict[tuple[type, bytes], Any] = field(default_factory=dict, repr=False)
     """What frames of each type go through that a neighbour sends, by their message and type."""
+    paths: BoundedMap[Stream, VerifiedPath] = field(
+        default_factory=lambda: BoundedMap(_PATHS_REMEMBERED), repr=False
+    )
+    """Over which routers streams come that a neighbour sends, as it has proved."""
+    paths_told: BoundedMap[Stream, tuple[tuple[bytes, bytes], Instant]] = field(
+        default_factory=lambda: BoundedMap(_PATHS_REMEMBERED), repr=False
+    )
+    """What a neighbour was told of them: what that followed from, and until when it is not told again."""
     standing: bytes | None = None
     """The digest of all entries, by which they are renewed; None since one of them has changed."""
     reliance_max: int = 4096
     """From how many certificates on it is looked at what still rests on them."""
     rights_bytes: int = 0
     """How many bytes `sealed_rights` and `rights` take, about."""
+
+    @property
+    def circumstances(self) -> Circumstances:
+        """Return what conditions may ask of the peer: where it has dialled from, and its identity."""
+        place = place_facts(self.remote)
+        if self.identity is None:
+            return place
+        said = identity_values(self.identity.statement)
+        return {**place, **{AttributeUid(SUBSCRIBER_PREFIX + uid): value for uid, value in said.items()}}
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -74,8 +74,8 @@ class Pending:
         now, beyond = turn.now, None  # what is to be seen without any answers
         if not isinstance(waits, Hello):
             with suppress(PolicyRefusal):
-                beyond = self.authoriser.decide(request, pool, now, link.remote).view
-        wanted = self.authoriser.demanded(request, pool, now, link.remote, beyond=beyond)
+                beyond = self.authoriser.decide(request, pool, now, link.circumstances).view
+        wanted = self.authoriser.demanded(request, pool, now, link.circumstances, beyond=beyond)
         if not wanted:
             return False
         # Each answer costs a signature check: the quota pays for them before they are asked for.
@@ -86,7 +86,7 @@ class Pending:
     def ask_again(self, link: Link, ref: int | None, right: Authorisation, go_on: GoOn, turn: Turn) -> None:
         """Ask a client to have vouched anew for what stands, or for what it could depend on besides."""
         now, beyond = turn.now, None if right.vouched is not None else right.view
-        wanted = self.authoriser.demanded(right.request, right.pool, now, right.terms.remote, beyond=beyond)
+        wanted = self.authoriser.demanded(right.request, right.pool, now, right.terms.around, beyond=beyond)
         if not wanted:
             return
         try:

@@ -51,9 +51,13 @@ class Projections:
         event_type = entry.right.event_type
         if type_id == event_type.type_id:
             return entry
+        return ProjectedOffer(entry, self.lineage_of(event_type))
+
+    def lineage_of(self, event_type: VerifiedType) -> tuple[bytes, ...]:
+        """Return a definition after the versions it was made from, by which others know its super-types."""
         # Of a long line of versions the last one has to do; most signers need none of the others.
         lineage = self.types.named(event_type.name)[-_LINEAGE_SHOWN:] or (event_type,)
-        return ProjectedOffer(entry, tuple(definition_to_bytes(one.signed) for one in lineage))
+        return tuple(definition_to_bytes(one.signed) for one in lineage)
 
     def projections_of(self, event_type: VerifiedType, stream: bytes, now: Instant) -> tuple[Projection, ...]:
         """Return the super-types of a type up to the first that is extended without a right now."""

@@ -44,9 +44,19 @@ from maia.wire.columns import (
     kind_to_number,
     stream_label,
 )
-from maia.wire.messages import Author, Carried, CarriedWithAuthor, Column, Sealed, SealedWithAuthor
+from maia.wire.messages import (
+    Author,
+    Carried,
+    CarriedSigned,
+    CarriedWithAuthor,
+    Column,
+    FrameSignature,
+    Released,
+    Sealed,
+)
 
 _STATEMENTS_REMEMBERED: Final = 4096
+_NO_AUTHOR: Final = Author(b"", b"")
 
 Labels: TypeAlias = tuple[bytes, bytes, bytes, int]
 """Publisher, stream and frame, as subscribers know them, and the moment of publication."""
@@ -67,6 +77,12 @@ class Transit(msgspec.Struct, frozen=True):
     """Columns in the form in which they travel, as far as that is known already, in the frame's order."""
     author: Author | None = None
     """The publisher's statement, signature and requirement, as they travel: not verified by being here."""
+    signed: FrameSignature | None = None
+    """Its broker's signature over all of it, as it travels."""
+    view: bytes | None = None
+    """The class for which it was released at a border, to be seen as it is; None for what was published."""
+    origin: bytes = b""
+    """The publisher's stream, if this is another one."""
 
     def __repr__(self) -> str:
         """Say which frame it is, and nothing of what is in it."""
@@ -83,6 +99,16 @@ class Transit(msgspec.Struct, frozen=True):
         return self.publisher.key, self.stream, self.sequence
 
     @property
+    def publication(self) -> tuple[bytes, bytes, int]:
+        """Return the frame of its publisher that it is, or that it was released from."""
+        return self.publisher.key, self.published_in, self.sequence
+
+    @property
+    def published_in(self) -> bytes:
+        """Return the publisher's stream, of which subscribers, signatures and ledgers speak."""
+        return self.origin or self.stream
+
+    @property
     def matched(self) -> Frame:
         """Return the frame as filters see it: with what the statement here says of its publisher."""
         if self.author is None or not self.author.statement:
@@ -96,7 +122,7 @@ class Transit(msgspec.Struct, frozen=True):
 
     def labels_of(self, sequence: int, published_at: int) -> Labels:
         """Return what a subscriber knows another frame of the same stream by."""
-        publisher, stream = self.publisher.key, self.stream
+        publisher, stream = self.publisher.key, self.published_in
         label = frame_label(publisher, stream, sequence)
         return publisher, stream_label(publisher, stream), label, published_at
 
@@ -126,12 +152,20 @@ class Transit(msgspec.Struct, frozen=True):
             self.frame.take(rows),
             numbers,
             author=author_of_part(self.author, self.frame, rows),
+            view=self.view,
+            origin=self.origin,
         )
 
     def as_carried(self) -> Carried:
-        """Return the message that takes this frame to the next broker."""
+        """Return the message that takes this frame to the next broker; a part is not signed any more."""
         whom = self.publisher.key, self.stream, self.sequence, self.published_at
         rows, kept, columns = self.frame.rows, list(self.kept), self.columns()
+        if self.signed is not None:
+            about = self.author, self.view, self.origin or None, self.signed
+            return CarriedSigned(self.type_id, *whom, rows, kept, columns, *about)
+        if self.view is not None:
+            author = _NO_AUTHOR if self.author is None else self.author
+            return Released(self.type_id, *whom, rows, kept, columns, author, self.view, self.origin)
         if self.author is None:
             return Carried(self.type_id, *whom, rows, kept, columns)
         return CarriedWithAuthor(self.type_id, *whom, rows, kept, columns, self.author)
@@ -154,6 +188,8 @@ def from_carried(message: Carried, kinds: Kinds) -> Transit:
         kept,
         message.columns,
         author_of(message),
+        message.signed if isinstance(message, CarriedSigned) else None,
+        *class_of_frame(message),
     )
 
 
@@ -188,10 +224,18 @@ def _attributes_of(statement: bytes) -> Attributes:
 
 def author_of(message: Carried | Sealed) -> Author | None:
     """Return what travels with a frame about its publisher; refuse a requirement that cannot be read."""
-    if type(message) is Carried or not isinstance(message, CarriedWithAuthor | SealedWithAuthor):
+    author: Author | None = getattr(message, "author", None)
+    if author is None or author == _NO_AUTHOR:
         return None
-    requirement_from_bytes(message.author.requires)
-    return message.author
+    requirement_from_bytes(author.requires)
+    return author
+
+
+def class_of_frame(message: Carried) -> tuple[bytes | None, bytes]:
+    """Return the class for which a frame was released, None for one as it was published; and its origin."""
+    view: bytes | None = getattr(message, "view", None)
+    origin: bytes | None = getattr(message, "origin", None)
+    return view, origin or b""
 
 
 class StreamOrder:

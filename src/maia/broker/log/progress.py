@@ -20,20 +20,30 @@ from maia.errors import BadInput
 from maia.events import Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, RowSet, row_set
 from maia.wire.effects import LinkId
-from maia.wire.messages import FetchLog, LogPlace, Recorded, RecordedRun, Sealed, SealedColumn, Unblinded
+from maia.wire.messages import (
+    FetchLog,
+    LogPlace,
+    Recorded,
+    RecordedRun,
+    Sealed,
+    SealedColumn,
+    Unblinded,
+    signer_of,
+)
 
 KEPT_PROGRESS: Final = "catch-up"
 LOG_ID_BYTES: Final = 16
 RUNS_SENT: Final = 512
 PLACES_MAX: Final = 256
 FETCHED_MAX: Final = 1024
+SIGNERS_MAX: Final = 256
 HOLD_S: Final = 30.0
 """How long what arrives waits for what is missing before it, when no broker answers."""
 
-_LIMITS: Final = MemoryLimits(streams_max=4096, numbers_per_stream_max=64, bytes_max=4 << 20)
+_LIMITS: Final = MemoryLimits(streams_max=4096, numbers_per_stream_max=16_384, bytes_max=4 << 20)
 
-StreamKey: TypeAlias = tuple[bytes, bytes, bytes]
-"""A publisher, one of its streams, and who signed its frames; empty for plain ones."""
+StreamId: TypeAlias = tuple[bytes, bytes]
+"""A publisher, and one of its streams."""
 
 
 class Asker(Protocol):
@@ -60,9 +70,11 @@ class FetchRequest:
     own: Asker | None = None
     is_whole: bool = True
     is_refused: bool = False
-    """Whether something came from a broker that may not send it now: its place stays where it was."""
+    """Whether a broker may not send it now, or does not know yet for whom: its place stays where it was."""
     is_cut: bool = False
     """Whether a broker has not sent all of what it has."""
+    is_awaited: bool = False
+    """Whether a frame came whose publisher is to be confirmed by a statement: it is asked for again."""
     size: int = 0
     frames: list[Recorded] = field(default_factory=list, repr=False)
     """What came in answer to this broker's own."""
@@ -91,7 +103,8 @@ class Round:
     def lacks_rest_of(self, frame: Recorded, progress: Progress) -> bool:
         """Whether a broker with more of a frame has not answered: a sealed one is whole at its signer."""
         asked = self.request
-        is_answered = frame.signer in asked.places if isinstance(frame, Sealed) else not asked.is_refused
+        signer = signer_of(frame)
+        is_answered = signer in asked.places if signer else not asked.is_refused
         return not is_answered and progress.lacks_rest_of(frame)
 
 
@@ -102,6 +115,9 @@ class Progress:
     since: Instant
     """When it began to record the type."""
     recorded: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_LIMITS), repr=False)
+    """By signer only where that one was not judged: a publication that two brokers signed is one (X10)."""
+    judged: dict[bytes, bool] = field(default_factory=dict, repr=False)
+    """By signer of sealed frames that was judged: whether it was so for all of them since."""
     places: dict[bytes, LogPlace] = field(default_factory=dict, repr=False)
     """By broker."""
     is_cut: bool = False
@@ -119,39 +135,73 @@ class Progress:
     pause_s: float = 0.0
     gap_at: Instant | None = None
     """When a gap was last a reason for a round."""
+    compared: int = 0
+    """What `recorded` had taken in when a round last began."""
 
-    def note(self, frame: Recorded) -> RowSet:
+    @property
+    def is_filling(self) -> bool:
+        """Whether a round is due before anything is forgotten that another log would be asked for again.
+
+        A restricted right leaves numbers out, so that each one that comes takes room.
+        """
+        return self.recorded.scattered - self.compared > _LIMITS.numbers_per_stream_max // 4
+
+    def note(self, frame: Recorded, unjudged: bytes = b"") -> RowSet:
         """Take note of a frame that is recorded; return the rows that are new.
 
-        A sealed frame is recorded once: what it has in common with another copy cannot be cut out of it.
+        `unjudged` is its signer, if it is not known here that this one may publish: it uses up its own
+        numbers (A85). A signed frame is recorded once: what it has in common with another copy cannot be
+        cut out of it.
         """
-        (publisher, stream, signer), number, rows = identity_of(frame)
-        noted = ALL_ROWS if isinstance(frame, Sealed) else rows
-        return self.recorded.new_rows(publisher, stream, number, noted, signer)
+        stream, number, rows = identity_of(frame)
+        new = self._missing(frame, number, ALL_ROWS if signer_of(frame) else rows)
+        return self.recorded.new_rows(*stream, number, new, unjudged) if new else 0
 
-    def note_numbers(self, key: StreamKey, number: int) -> None:
-        """Take note of a frame."""
-        publisher, stream, signer = key
-        self.recorded.new_rows(publisher, stream, number, ALL_ROWS, signer)
+    def note_signer(self, frame: Recorded, unjudged: bytes) -> bool:
+        """Take note of whether the signer of a sealed frame was judged; say whether that is news."""
+        if not isinstance(frame, Sealed):
+            return False
+        before, is_judged = self.judged.get(frame.signer), not unjudged
+        is_first = before is None and is_judged and len(self.judged) < SIGNERS_MAX
+        if is_first or (before and not is_judged):  # once for each: what is kept is kept as a whole
+            self.judged[frame.signer] = is_judged
+            return True
+        return False
 
-    def _lacks(self, key: StreamKey, number: int, rows: RowSet) -> bool:
-        publisher, stream, signer = key
-        return self.recorded.unseen_rows(publisher, stream, number, rows, signer) != 0
+    def unjudged_in_log(self, frame: Recorded, own_key: bytes) -> bytes:
+        """Return the signer of a frame of the log if it is not known that it was judged.
+
+        One in the clear was recorded because its right was proved, and one out of an envelope was judged.
+        """
+        if not isinstance(frame, Sealed) or isinstance(frame, Unblinded):
+            return b""
+        return b"" if self.judged.get(frame.signer) or frame.signer == own_key else frame.signer
+
+    def note_own(self, stream: StreamId, number: int) -> bool:
+        """Take note of a frame that this broker signs; say whether it is new."""
+        return self.recorded.remember(*stream, number)
+
+    def _missing(self, frame: Recorded, number: int, rows: RowSet) -> RowSet:
+        """Return those rows of a number that are not recorded, by this signer or one that may publish."""
+        stream = identity_of(frame)[0]
+        for signer in _known_by(frame):
+            rows = self.recorded.unseen_rows(*stream, number, rows, signer)
+        return rows
 
     def follows_gap(self, frame: Recorded) -> bool:
         """Return whether the number before a frame is missing."""
-        key, number, _ = identity_of(frame)
-        return number > 0 and self._lacks(key, number - 1, 1)
+        number = identity_of(frame)[1]
+        return number > 0 and self._missing(frame, number - 1, 1) != 0
 
     def lacks_rest_of(self, frame: Recorded) -> bool:
         """Whether a frame is a part, as it was sent to some reader, of one that is not recorded whole."""
-        key, number, rows = identity_of(frame)
-        return rows != ALL_ROWS and self._lacks(key, number, ALL_ROWS)
+        _, number, rows = identity_of(frame)
+        return rows != ALL_ROWS and self._missing(frame, number, ALL_ROWS) != 0
 
     def leaves_hole(self, frame: Recorded) -> bool:
         """Return whether a stream of which something is recorded goes on behind a gap."""
-        publisher, stream, signer = identity_of(frame)[0]
-        return self.follows_gap(frame) and self.recorded.knows(publisher, stream, signer)
+        stream = identity_of(frame)[0]
+        return self.follows_gap(frame) and any(self.recorded.knows(*stream, one) for one in _known_by(frame))
 
     def holds_gap(self) -> bool:
         """Return whether something is missing before what is held."""
@@ -194,13 +244,24 @@ class Progress:
         return [RecordedRun(*one) for one in self.recorded.newest_runs(RUNS_SENT)]
 
 
-def identity_of(frame: Recorded) -> tuple[StreamKey, int, RowSet]:
+def identity_of(frame: Recorded) -> tuple[StreamId, int, RowSet]:
     """Return by what a recorded frame is known: its stream, number and rows."""
     if isinstance(frame, Unblinded):
-        return (frame.inner_publisher, frame.inner_stream, b""), frame.inner_sequence, ALL_ROWS
+        return (frame.inner_publisher, frame.inner_stream), frame.inner_sequence, ALL_ROWS
     rows = row_set(frame.kept) if frame.kept else ALL_ROWS
-    signer = frame.signer if isinstance(frame, Sealed) else b""
-    return (frame.publisher, frame.stream, signer), frame.sequence, rows
+    return (frame.publisher, frame.stream), frame.sequence, rows
+
+
+def _known_by(frame: Recorded) -> set[bytes]:
+    """Return under which signers a frame may be known: any that may publish, which is empty, and its own."""
+    return {b"", b"" if isinstance(frame, Unblinded) else signer_of(frame)}
+
+
+def is_among(runs: Mapping[tuple[bytes, bytes, bytes], RecordedRun], frame: Recorded) -> bool:
+    """Return whether a broker that has these runs, by publisher, stream and signer, has a frame."""
+    stream, number, _ = identity_of(frame)
+    found = [runs.get((*stream, signer)) for signer in _known_by(frame)]
+    return any(run is not None and run.first <= number <= run.last for run in found)
 
 
 # ------------------------------------------------------------ across restarts
@@ -211,6 +272,7 @@ class _KeptType(msgspec.Struct, array_like=True, frozen=True):
     since: int
     places: list[LogPlace]
     recorded: bytes
+    judged: list[bytes] = []
 
 
 class _KeptProgress(msgspec.Struct, array_like=True, frozen=True):
@@ -224,7 +286,13 @@ def progress_to_bytes(
 ) -> bytes:
     """Return what must survive a restart."""
     types = [
-        _KeptType(type_id, int(one.since), list(one.places.values()), one.recorded.exported())
+        _KeptType(
+            type_id,
+            int(one.since),
+            list(one.places.values()),
+            one.recorded.exported(),
+            [signer for signer, is_judged in one.judged.items() if is_judged],
+        )
         for type_id, one in progress.items()
     ]
     return msgspec.msgpack.encode(_KeptProgress(log_id, types, fetched))
@@ -242,6 +310,7 @@ def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress], list
         one.type_id: Progress(
             Instant(one.since),
             DuplicateMemory.imported(one.recorded, _LIMITS),
+            dict.fromkeys(one.judged, True),
             {place.broker: place for place in one.places},
             is_cut=True,
         )

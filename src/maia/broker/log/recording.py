@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from maia.broker.audiences.local_subscribers import routed_filter
-from maia.broker.links.links import Link, Stage
+from maia.broker.links.links import OWN_LINK, Link, Stage
 from maia.broker.links.transit import from_carried
 from maia.broker.log.progress import (
     FETCHED_MAX,
@@ -39,13 +39,12 @@ from maia.events import INSTANT_MIN, Instant
 from maia.predicates import ALWAYS
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.types import is_validity_stream
+from maia.types.verified import is_certificate_stream
 from maia.wire.codec import decode_recorded, encode_known
 from maia.wire.effects import Effect, Keep, LinkId, LogAtStart, Logged, Record
-from maia.wire.messages import Recorded, Sealed, Unblinded
+from maia.wire.messages import Carried, Recorded, Unblinded, signer_of
 
 KEPT_POSITION: Final = "log-position"
-OWN_LINK: Final = LinkId(-2)
-"""In place of a client's link: this broker's own subscriptions to what it records."""
 NO_LOG: Final = LogAtStart()
 _TAIL_FRAMES: Final = 4096
 _TAIL_BYTES: Final = 8 << 20
@@ -93,19 +92,24 @@ class Recording:
         """
         chosen, versions = self.settings.types, self.types.versions(type_id)
         if chosen is None:
-            # Validity statements have to go on when the disk is full, and are worth nothing afterwards.
-            return bool(versions) and not is_validity_stream(versions[-1])
+            # What issuers state has to go on when the disk is full, and is worth nothing afterwards.
+            is_stated = versions and (is_validity_stream(versions[-1]) or is_certificate_stream(versions[-1]))
+            return bool(versions) and not is_stated
         return type_id.hex() in chosen or any(version.name.name in chosen for version in versions)
 
-    def record(self, frame: Recorded, turn: Turn) -> bool:
+    def record(self, frame: Recorded, turn: Turn, unjudged: bytes = b"") -> bool:
         """Record a frame as it travels, without rows that are recorded already; say whether anything is left.
 
-        Nothing is recorded of a type that this broker does not record.
+        Nothing is recorded of a type that this broker does not record. `unjudged` is who signed the frame,
+        unless it is known that this one may.
         """
         if not self.records(frame.type_id):
             return False
-        new = self.progress_of(frame.type_id, turn.now).note(frame)
-        if not isinstance(frame, Sealed) and new not in (0, identity_of(frame)[2]):
+        progress = self.progress_of(frame.type_id, turn.now)
+        new = progress.note(frame, unjudged)
+        if progress.note_signer(frame, unjudged):
+            self.keep_progress(turn)
+        if isinstance(frame, Carried) and not signer_of(frame) and new not in (0, identity_of(frame)[2]):
             whole = frame.kept or range(frame.rows)
             fresh = set(rows_in(new, among=whole))
             part = from_carried(frame, {}).cut([at for at, row in enumerate(whole) if row in fresh])
@@ -309,10 +313,10 @@ def _recognise(
     known = progress.get(frame.type_id)
     if known is None:
         known = progress[frame.type_id] = Progress(logged.recorded_at, is_cut=True)
-    known.note(frame)
     rows = row_set(frame.kept) if frame.kept else ALL_ROWS
-    # Whether another signer was entitled is not in the log: its frame is recognised if it signs it again.
-    unjudged = frame.signer if isinstance(frame, Sealed) and frame.signer != own_key else b""
-    seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows, unjudged)
+    unjudged = known.unjudged_in_log(frame, own_key)
+    known.note(frame, unjudged)
     if isinstance(frame, Unblinded):
         seen.new_rows(frame.inner_publisher, frame.inner_stream, frame.inner_sequence, rows)
+        unjudged = frame.signer if frame.signer != own_key else b""  # whose envelope it is
+    seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows, unjudged)

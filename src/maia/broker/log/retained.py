@@ -27,7 +27,7 @@ from maia.broker.rights.authorisation import Authorisation
 from maia.events import INSTANT_MIN, Instant
 from maia.routing.table.hops import Hop
 from maia.wire.columns import is_late
-from maia.wire.messages import Carried, Sealed
+from maia.wire.messages import Carried, CarriedSigned, Released, Sealed, signer_of
 
 FRAMES_MAX: Final = 4096
 _BYTES_MAX: Final = 32 << 20
@@ -95,11 +95,15 @@ def _last_rows(rows: list[RetainedFrame]) -> RetainedFrame:
 
 
 def _stream_of(frame: Transit | Carried | Sealed, topic: str = "") -> _Stream:
-    if isinstance(frame, Carried):
-        return frame.type_id, frame.publisher, frame.stream, b"", topic
-    if isinstance(frame, Sealed):
-        return frame.type_id, frame.publisher, frame.stream, frame.signer, topic
-    return frame.type_id, frame.publisher.key, frame.stream, b"", topic
+    if isinstance(frame, Transit):
+        signer = b"" if frame.signed is None else frame.signed.signer
+        return frame.type_id, frame.publisher.key, frame.stream, signer, topic
+    return frame.type_id, frame.publisher, frame.stream, signer_of(frame), topic
+
+
+def _origin(held: Transit | Carried | Sealed) -> bytes:
+    """Return the stream of its publisher that a frame was released from; nothing for any other frame."""
+    return (held.origin or b"") if isinstance(held, Transit | Released | CarriedSigned) else b""
 
 
 def _size_of(held: Transit | Carried | Sealed) -> int:
@@ -236,7 +240,9 @@ class RetainedFrames:
         gone = [
             key
             for key in self._of_type.get(type_id, ())
-            if key[1:3] == (publisher, stream) and came_from in (None, self._line(key)[0].came_from)
+            if key[1] == publisher
+            and stream in (key[2], _origin(self._line(key)[0].held))
+            and came_from in (None, self._line(key)[0].came_from)
         ]
         for key in gone:
             self._forget(key)

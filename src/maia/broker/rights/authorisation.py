@@ -16,10 +16,10 @@ never forgets an event too early.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -97,6 +97,10 @@ class Rates:
         meter.add(now // _STEP_US, events)
 
 
+Circumstances: TypeAlias = Mapping[AttributeUid, PresentValue]
+"""What is known of a requester's link: where it was dialled from, and what its identity statement says."""
+NOTHING_KNOWN: Final[Circumstances] = {}
+
 TermsKey = tuple[Principal, Action, ResourceName, int]
 """By what terms are found again: the type by its identity."""
 SearchKey = tuple[Principal, Action, ResourceName, int, frozenset[Once]]
@@ -116,8 +120,8 @@ class Terms:
     resource: ResourceName
     asked_type: VerifiedType | None = field(repr=False)
     epoch: int
-    remote: str | None = field(default=None, repr=False)
-    """Where its holder has dialled from, for conditions that ask for it."""
+    around: Circumstances = field(default_factory=lambda: NOTHING_KNOWN, repr=False)
+    """What its broker knows of its holder's link, for conditions that ask for it."""
     is_rated: bool = False
     """Whether a condition asks how much its holder publishes, so that each frame is asked about."""
     vouched: VouchedFor | None = field(default=None, repr=False)
@@ -257,7 +261,7 @@ class ChainSearch:
         request: Request,
         decision: Permit,
         epoch: int,
-        remote: str | None,
+        around: Circumstances,
         vouched: VouchedFor | None,
         known: BoundedMap[TermsKey, Terms],
     ) -> Authorisation:
@@ -270,13 +274,13 @@ class ChainSearch:
         if (
             terms is None
             or terms.asked_type is not request.event_type
-            or (terms.epoch, terms.remote, terms.is_rated, terms.is_selected)
-            != (epoch, remote, is_rated, is_selected)
+            or (terms.epoch, terms.around, terms.is_rated, terms.is_selected)
+            != (epoch, around, is_rated, is_selected)
             or terms.vouched is not vouched
             or terms.limit != decision.limit
         ):
             about = request.principal, request.action, request.resource, request.event_type
-            terms = Terms(*about, epoch, remote, is_rated, vouched, decision.limit, is_selected)
+            terms = Terms(*about, epoch, around, is_rated, vouched, decision.limit, is_selected)
             if request.event_type is not None:  # of rights to connect, each principal has one
                 known.put(asked, terms)
         basis = self.basis
@@ -291,13 +295,15 @@ class ChainSearch:
             self.filters = permitted_filters(request, self.evidence, decision)
         return _authorisation(basis, request.filter)
 
-    def further(self, request: Request, now: Instant, epoch: int, remote: str | None) -> Authorisation | None:
+    def further(
+        self, request: Request, now: Instant, epoch: int, around: Circumstances
+    ) -> Authorisation | None:
         """Return the right to what a client asks for besides, if the last decision answers that as well."""
         basis, filters = self.basis, self.filters
         if basis is None or filters is None or not basis.stable.contains(now):
             return None
         terms = basis.terms
-        is_alike = terms.asked_type is request.event_type and terms.epoch == epoch and terms.remote == remote
+        is_alike = terms.asked_type is request.event_type and terms.epoch == epoch and terms.around == around
         if not is_alike or terms.vouched is not None or request.filter not in filters:
             return None
         return _authorisation(basis, request.filter)

@@ -18,10 +18,12 @@ from msgspec import structs
 
 from maia.bounded_map import BoundedMap
 from maia.broker.rights.authorisation import (
+    NOTHING_KNOWN,
     RATE_FACTS,
     Authorisation,
     ChainCache,
     ChainSearch,
+    Circumstances,
     Rates,
     SearchKey,
     Terms,
@@ -49,7 +51,7 @@ from maia.credentials import (
 from maia.credentials.chains.discovery import read_from_owner
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import BrokenCredential
-from maia.events import AttributeUid, Instant, PresentValue
+from maia.events import PUBLISHER_PREFIX, SECOND, SUBSCRIBER_PREFIX, AttributeUid, Instant
 from maia.policy import (
     NO_FACTS,
     Evidence,
@@ -62,6 +64,7 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
+from maia.policy.facts import SUBSCRIBER, about_the_world
 from maia.predicates import attributes_of
 from maia.validity import ASSUMED_GOOD, NO_ANSWERS, Once, Tester, VouchedFor, one_time_tests, questions_for
 from maia.wire.effects import LinkId
@@ -79,7 +82,6 @@ _REFUSED_BYTES_MAX: Final = 8 << 20
 """How much may be remembered of what led nowhere: enough that it costs less when it is asked again."""
 _TERMS_MAX: Final = 1024
 _ASKS_NOTHING: Final[frozenset[AttributeUid]] = frozenset()
-_CLIENT_ADDRESS: Final = AttributeUid("client-address")
 _MET_AGAIN_US: Final = 1_000_000
 _DOUBTED_MAX: Final = 256
 """Certificates of one pool that do not count now, and are waited for: as many as a decision may depend on."""
@@ -195,13 +197,13 @@ class Authoriser:
         request: Request,
         pool: tuple[SignedCertificate, ...],
         now: Instant,
-        remote: str | None = None,
+        around: Circumstances = NOTHING_KNOWN,
         vouched: VouchedFor | None = None,
         budget: Budget | None = None,
     ) -> Authorisation:
         """Return the right that the certificates in `pool` give, or raise the kernel's refusal.
 
-        `remote` is where the requester has dialled from. `vouched` are the
+        `around` is what is known of the requester's link. `vouched` are the
         one-time answers that were given for this very request; what depends on
         them holds no longer than they may serve. `budget` is what the search
         for chains may cost, if that is not what an answer may cost.
@@ -209,11 +211,11 @@ class Authoriser:
         found = self._evidence(request, pool, now, NO_ANSWERS if vouched is None else vouched.once, budget)
         if found.refusal is not None:
             raise found.refusal.with_traceback(None)
-        right = found.further(request, now, self.epoch, remote) if vouched is None else None
+        right = found.further(request, now, self.epoch, around) if vouched is None else None
         if right is not None:
             return right
         self.decisions += 1
-        decision = decide(request, found.evidence, self._facts(request, found, now, remote), now)
+        decision = decide(request, found.evidence, self._facts(request, found, now, around), now)
         if not isinstance(decision, Permit):
             refusal = decision.as_refusal()
             # Without a chain that is the answer whatever is asked for, and explaining it costs most.
@@ -221,20 +223,24 @@ class Authoriser:
             found.refusal = refusal if is_general else None
             raise refusal
         until = self._statements.monitor.facts_until(request.principal, now) if found.asks else None
+        asked_again = [one.every_s for one in self._settings.functions if one.name in found.asks]
+        if asked_again:
+            again = Instant(now + int(min(asked_again) * SECOND))
+            until = again if until is None else min(until, again)
         if until is not None:  # it is decided again when the facts about its holder hold no more
             decision = replace(decision, stable=decision.stable.intersection(Validity(None, until)))
         answered = set() if vouched is None else {certificate for certificate, _ in vouched.once}
         if vouched is None or not any(signed.id in answered for signed in found.used):
-            return found.authorise(request, decision, self.epoch, remote, None, self._terms)
+            return found.authorise(request, decision, self.epoch, around, None, self._terms)
         decision = replace(decision, stable=decision.stable.intersection(vouched.serves))
-        return found.authorise(request, decision, self.epoch, remote, vouched, self._terms)
+        return found.authorise(request, decision, self.epoch, around, vouched, self._terms)
 
     def demanded(
         self,
         request: Request,
         pool: tuple[SignedCertificate, ...],
         now: Instant,
-        remote: str | None = None,
+        around: Circumstances = NOTHING_KNOWN,
         *,
         beyond: View | None = None,
     ) -> frozenset[Once]:
@@ -249,7 +255,7 @@ class Authoriser:
         chains = self._evidence(request, pool, now, every).evidence.chains
         wanted = questions_for(chains, self._settings.limits.one_time_questions_per_request)
         found = self._evidence(request, pool, now, wanted)
-        decision = decide(request, found.evidence, self._facts(request, found, now, remote), now)
+        decision = decide(request, found.evidence, self._facts(request, found, now, around), now)
         is_of_use = isinstance(decision, Permit) and decision.view != beyond
         return wanted if is_of_use else NO_ANSWERS
 
@@ -263,20 +269,32 @@ class Authoriser:
         known = self._found_before(asked)
         return right.vouched is not None or known is None or bool(known.once)
 
-    def _facts(self, request: Request, found: ChainSearch, now: Instant, remote: str | None) -> Facts:
+    def _facts(self, request: Request, found: ChainSearch, now: Instant, around: Circumstances) -> Facts:
         """Return what conditions ask for; a publisher that is quiet is within every rate."""
         if not found.asks:
             return NO_FACTS
+        return self._known(request, now, around, dict.fromkeys(RATE_FACTS, 0))
+
+    def _known(self, request: Request, now: Instant, around: Circumstances, rates: Circumstances) -> Facts:
         asserted = self._statements.monitor.facts_about(request.principal, now)
-        return Facts({**_connection_facts(remote), **dict.fromkeys(RATE_FACTS, 0)}, asserted=asserted)
+        for one in self._settings.functions:  # what its issuer has stated counts before what a table says
+            given = str(request.principal) if one.of == SUBSCRIBER else around.get(one.of)
+            found = None if given is None else one.find(given)
+            if found is not None:
+                asserted.setdefault(one.issuer, {}).setdefault(one.name, found)
+        if request.action is Action.PUBLISH:  # the link that asks is its publisher's
+            around = {
+                AttributeUid(uid.replace(SUBSCRIBER_PREFIX, PUBLISHER_PREFIX, 1)): value
+                for uid, value in around.items()
+            }
+        return Facts({**around, **rates}, asserted=asserted)
 
     def spend_rate(self, right: Authorisation, events: int, now: Instant) -> bool:
         """Return whether a publisher's conditions hold with so many events more, and count them if so."""
         request, type_id = right.request, right.event_type.type_id
         found = self._evidence(request, right.evidence[0], now, right.evidence[1])
         rates = self._rates.facts(right.principal, type_id, now, more=events)
-        asserted = self._statements.monitor.facts_about(right.principal, now)
-        facts = Facts({**_connection_facts(right.terms.remote), **rates}, asserted=asserted)
+        facts = self._known(request, now, right.terms.around, rates)
         if not isinstance(decide(request, found.evidence, facts, now), Permit):
             return False
         self._rates.count(right.principal, type_id, now, events)
@@ -295,7 +313,7 @@ class Authoriser:
         decision = decide(request, found.evidence, NO_FACTS, then)
         if not isinstance(decision, Permit):
             raise decision.as_refusal()
-        return found.authorise(request, decision, self.epoch, None, None, self._terms)
+        return found.authorise(request, decision, self.epoch, NOTHING_KNOWN, None, self._terms)
 
     def _evidence(
         self,
@@ -351,7 +369,7 @@ class Authoriser:
         steady = steady_period((signed.certificate.validity for signed in pool), at)
         # A list that was stated ahead may give back what is refused now.
         steady = steady.intersection(Validity(None, self._statements.monitor.steady_until(missed, at)))
-        conditions = (chain.authority.condition for chain in evidence.chains)
+        conditions = (about_the_world(chain.authority) for chain in evidence.chains)
         asks = frozenset(uid for condition in conditions for uid in attributes_of(condition)) or _ASKS_NOTHING
         asked = frozenset([one for signed in missed for one in one_time_tests(signed)]) or NO_ANSWERS
         return ChainSearch(pool, evidence, steady, used, watched, asks, at, bool(missed), asked)
@@ -432,13 +450,13 @@ class Authoriser:
         principal: Principal,
         pool: tuple[SignedCertificate, ...],
         now: Instant,
-        remote: str | None = None,
+        around: Circumstances = NOTHING_KNOWN,
         vouched: VouchedFor | None = None,
         budget: Budget | None = None,
     ) -> Authorisation:
         """Return the principal's right to be part of this network."""
         request = Request(principal, Action.CONNECT, self._settings.network)
-        return self.decide(request, pool, now, remote, vouched, budget)
+        return self.decide(request, pool, now, around, vouched, budget)
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
         """Ask these constitutions from now on who speaks for a quorum."""
@@ -479,22 +497,25 @@ class Authoriser:
         return found.refusal if found is not None and is_known else None
 
     def left_of(
-        self, right: Authorisation, pool: tuple[SignedCertificate, ...], now: Instant
+        self,
+        right: Authorisation,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        around: Circumstances | None = None,
     ) -> Authorisation:
         """Return what certificates make of a right now, or raise the kernel's refusal.
+
+        `around` is what is known of its holder's link now, where that has changed.
 
         One-time answers were given for one authorisation. What is left of it may depend on them while they
         serve; whatever would be more has to be vouched for anew.
         """
+        around = right.terms.around if around is None else around
         if right.vouched is not None and right.vouched.serves.contains(now):
             with suppress(PolicyRefusal):
-                left = self.decide(right.request, right.used, now, right.terms.remote, right.vouched)
+                left = self.decide(right.request, right.used, now, around, right.vouched)
                 return Authorisation(structs.replace(left.basis, pool=pool), left.filter)
-        return self.decide(right.request, pool, now, right.terms.remote)
-
-
-def _connection_facts(remote: str | None) -> dict[AttributeUid, PresentValue]:
-    return {} if remote is None else {_CLIENT_ADDRESS: remote}
+        return self.decide(right.request, pool, now, around)
 
 
 def forget_frames(problem: BaseException | None) -> None:

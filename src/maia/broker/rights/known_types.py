@@ -46,6 +46,7 @@ class KnownTypes(KnownVersions):
         "_meter",
         "_on_record",
         "_sealings",
+        "_signed",
         "_topics",
         "_versions",
         "_work",
@@ -61,6 +62,7 @@ class KnownTypes(KnownVersions):
         self._limit, self._work, self._meter = settings.limits.types, settings.limits.work_per_request, meter
         self._versions: dict[bytes, dict[TypeName, VerifiedType]] = {}
         self._sealings: dict[bytes, Sealing] = {}
+        self._signed: set[bytes] = set()
         self._on_record: set[bytes] = set()
         self._topics: dict[bytes, bool] = {}
         self.generation = 0
@@ -74,6 +76,10 @@ class KnownTypes(KnownVersions):
     def sealing(self, type_id: bytes) -> Sealing | None:
         """Return how a type is sealed: at the strongest level of any version known here (A29)."""
         return self._sealings.get(type_id)
+
+    def is_signed(self, type_id: bytes) -> bool:
+        """Return whether frames of a type travel signed in the clear, as some version known here asks for."""
+        return type_id in self._signed
 
     def requires_ledger(self, type_id: bytes) -> bool:
         """Return whether any known version of a type demands that every delivery of it is on record."""
@@ -149,12 +155,14 @@ class KnownTypes(KnownVersions):
     def _check_protection(self, version: VerifiedType) -> None:
         """Refuse a sub-type that seals less than some version of a super-type that is known here (A29)."""
         own = strongest((self._sealings.get(version.type_id), version.sealing))
+        is_signed = version.definition.signed or version.type_id in self._signed
         for above in version.super_types:
-            if is_weaker(own, than=self._sealings.get(above.type_id)):
+            is_stripped = own is None and not is_signed and above.type_id in self._signed
+            if is_stripped or is_weaker(own, than=self._sealings.get(above.type_id)):
                 raise BadDefinition(
                     "TYPE-SUB-TYPE-SEALS-LESS",
-                    f"`{version.name.name}` seals less than `{above.name.name}`, of which a later version is "
-                    "sealed: make a version of it that is sealed as well",
+                    f"`{version.name.name}` protects its events less than `{above.name.name}`, of which a "
+                    "later version is signed or sealed: make a version of it that is so as well",
                 )
 
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
@@ -205,6 +213,7 @@ class KnownTypes(KnownVersions):
                 gone.append(Keep(f"{KEPT_TYPE}{version.id.hex()}", None))
             del self._histories[type_id]
             self._sealings.pop(type_id, None)
+            self._signed.discard(type_id)
             self._on_record.discard(type_id)
             self._topics.pop(type_id, None)
         return gone
@@ -228,6 +237,8 @@ class KnownTypes(KnownVersions):
                 self._versions.setdefault(version.type_id, {})[version.name] = version
             if is_new and history.sealing is not None:
                 self._sealings[version.type_id] = history.sealing
+            if is_new:
+                (self._signed.add if history.signed else self._signed.discard)(version.type_id)
             if version.definition.ledger:
                 self._on_record.add(version.type_id)
             if is_kept:  # also a version that was signed again, with certificates that hold for longer

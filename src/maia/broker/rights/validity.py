@@ -27,6 +27,7 @@ from maia.credentials import (
     TestKind,
 )
 from maia.events import Instant
+from maia.policy.facts import about_the_world
 from maia.predicates import ALWAYS
 from maia.sessions.statements import StatementIntake
 from maia.types import validity_type_id
@@ -180,7 +181,7 @@ class ValidityTracker:
                     self._met(signed)
                 certificate = signed.certificate
                 if isinstance(certificate, AuthorisationCertificate) and (
-                    certificate.authority.condition != ALWAYS
+                    about_the_world(certificate.authority) != ALWAYS
                 ):
                     self.conditional[signed.id] = signed.certificate.issuer
 

@@ -38,6 +38,7 @@ from maia.config.settings import (
     BadConfig,
     Fraction,
     PeerAddresses,
+    PlaceWord,
     Positive,
     PrincipalWord,
     ServerConfig,
@@ -67,7 +68,7 @@ from maia.credentials.requirements import parse_requirement
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.expressions.meaning import NO_KEYS, TransformationKeys
-from maia.keystore.lookup_tables import ReadTable, load_transformation_keys, read_lookups
+from maia.keystore.lookup_tables import ReadTable, functions_in, load_transformation_keys, read_lookups
 from maia.policy import BoundRule
 from maia.predicates import ALWAYS, Predicate
 from maia.routing.aggregation.budget import BudgetRange
@@ -92,16 +93,25 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """A folder for what survives a restart; without one nothing does."""
     types: Path | None = None
     """A folder of *.type files that this broker answers type queries from."""
+    receive_certificates: bool = False
+    """Whether certificates that issuers push to this broker are kept in its data folder and used."""
     skew_s: Whole = 30
     """How far clocks may differ."""
+    proof_age_s: Positive = 900
+    """How long a client's signed request counts at other brokers; it is signed again in half that time. The
+    same at all brokers of a network, and at least four leases."""
     verify_in_transit: Fraction = 1.0
-    """The fraction of other brokers' interests whose proof is verified here."""
+    """The fraction of other brokers' interests, and of signed frames that only pass, verified here."""
+    open_borders: bool = False
+    """Whether brokers of other domains get events as they were published, not what subscribers there see."""
     keys: Addresses = ()
     """Where managers of keys may be found, beside the addresses that type definitions name."""
     share_plaintext: bool = False
     """Whether neighbours that may read a sealed attribute get its plaintext beside the ciphertext."""
     log_folder: Path | None = field(name="log.folder", default=None)
     """Where the event log is kept; without one nothing is recorded."""
+    log_place: PlaceWord | None = field(name="log.place", default=None)
+    """Where finished segments go, such as `s3://bucket/folder`; the folder stays the first copy."""
     log_types: tuple[Text, ...] = field(name="log.types", default=("*",))
     """Which types are recorded: names, ids in hexadecimal digits, or `*` for all."""
     log_durable: bool = field(name="log.durable", default=True)
@@ -132,6 +142,8 @@ class BrokerConfig(ServerConfig, frozen=True, kw_only=True):
     """For which community of interest statements count; default: that of the broker's own statement."""
     identity_providers: tuple[PrincipalWord, ...] = field(name="identity.providers", default=())
     """The providers whose statements are believed: keys or .pub files."""
+    identity_paths: bool = field(name="identity.paths", default=False)
+    """Whether neighbours are told, signed, over which routers events come: subscribers can require it."""
     identity_demand: Text | None = field(name="identity.demand", default=None)
     """What the statements of other brokers have to say, as `tpm-integrity >= 2`; others are no neighbours."""
     aggregation_merge: bool = field(name="aggregation.merge", default=True)
@@ -249,7 +261,9 @@ class PreparedBroker:
             neighbours=config.neighbours,
             lease_s=config.lease_s,
             skew_s=config.skew_s,
+            proof_age_s=config.proof_age_s,
             verify_in_transit=config.verify_in_transit,
+            open_borders=config.open_borders,
             key_managers=config.keys,
             share_plaintext=config.share_plaintext,
             require_install=config.require_install,
@@ -261,7 +275,9 @@ class PreparedBroker:
             constitutions=constitutions_of(self.quorums),
             identity=self.trust,
             demand=self.demand,
+            paths=self.config.identity_paths,
             transformation_keys=self.transformation_keys,
+            functions=functions_in(self.lookups),
         )
 
     def types_to_keep(self) -> dict[str, bytes]:
@@ -271,12 +287,19 @@ class PreparedBroker:
         return {f"{KEPT_TYPE}{one.id.hex()}": definition_to_bytes(one) for one in self.definitions}
 
 
+def pushed_to(config: BrokerConfig) -> Path | None:
+    """Return the folder of certificates that issuers push to this broker; None if it receives none."""
+    return config.data / "certificates" if config.data is not None and config.receive_certificates else None
+
+
 def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], SigningKey]) -> PreparedBroker:
     """Open and check whatever the configuration names; raise at the first thing that is wrong."""
     key = opened(config, "key", lambda: open_key(config.key))
     coordinator: Owner = opened(config, "coordinator", lambda: read_owner(config.coordinator))
     network = opened(config, "network", lambda: NetworkName(coordinator, config.network))
-    credentials = tuple(opened(config, "credentials", lambda: read_certificates(config.credentials)))
+    pushed = pushed_to(config)
+    folders = [*config.credentials, *([] if pushed is None or not pushed.is_dir() else [pushed])]
+    credentials = tuple(opened(config, "credentials", lambda: read_certificates(folders)))
     if config.data is not None:
         check_folder(config, "data", config.data)
     shown = (*config.credentials, *remembered_in(config.data))

@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from maia.errors import MaiaError
+from maia.errors import MaiaError, Unavailable
 from maia.events import INSTANT_MIN, Instant
 from maia.log.disk.event_log import EventLog, LogReadings
+from maia.log.disk.shipping import PlaceCopy
 from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.log.format.records import LogRecord
 from maia.log.format.retention import Retention
@@ -49,8 +50,12 @@ class LogRecorder:
         records: Records,
         retention: Retention | None = None,
         limits: RecorderLimits | None = None,
+        copy: PlaceCopy | None = None,
     ) -> None:
-        """Work on `log`, which stays open for as long as this does."""
+        """Work on `log`, which stays open for as long as this does, and on its `copy` in a place."""
+        self._copy = copy
+        self.place_problem = ""
+        """Why nothing can be put into the place at this moment, if that is so."""
         self._log, self._clock, self._records = log, clock, records
         self._readings = LogReadings(log)
         self._retention = Retention() if retention is None else retention
@@ -86,6 +91,17 @@ class LogRecorder:
             "bytes": self._log.size_bytes,
             "waiting_bytes": self._waiting_bytes,
             "is_full": bool(self.problem),
+            **self._place_status(),
+        }
+
+    def _place_status(self) -> dict[str, object]:
+        if self._copy is None:
+            return {}
+        behind = self._log.next_position - 1 - self._copy.upto
+        return {
+            "place_upto": self._copy.upto,
+            "place_behind": behind,
+            "place_failed": bool(self.place_problem),
         }
 
     def record(self, effect: Record) -> None:
@@ -223,5 +239,25 @@ class LogRecorder:
     def _rolled(self) -> tuple[int, int]:
         now = self._clock()
         made = len(self._log.roll(now))
-        self._log.compact(now)
-        return made, len(self._log.retain(self._retention, now))
+        upto = self._shipped(now)
+        self._log.compact(now, upto=upto)
+        return made, len(self._log.retain(self._retention, now, upto=upto))
+
+    def _shipped(self, now: Instant) -> int | None:
+        """Put what was rolled into the place, if there is one; return up to where it is safe there."""
+        if self._copy is None:
+            return None
+        try:
+            shipped = self._copy.ship(self._log, now)
+        except (MaiaError, OSError) as found:
+            # The local segments are the only copy: they stay, and it is tried again.
+            cut = Unavailable("PLACE-UNREACHABLE", "the place of the log does not answer to the end")
+            problem = found if isinstance(found, MaiaError) else cut
+            if self.place_problem != problem.message:
+                self._records.note("log-place-failed", problem.as_record())
+            self.place_problem = problem.message
+        else:
+            if shipped or self.place_problem:
+                self._records.note("log-shipped", {"segments": len(shipped), "upto": self._copy.upto})
+            self.place_problem = ""
+        return self._copy.upto

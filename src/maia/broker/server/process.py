@@ -13,15 +13,15 @@ broker connect any more, changes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from maia.api.testers import Fetched, fetching
-from maia.broker.server.config import BrokerConfig, PreparedBroker, prepare
+from maia.broker.server.config import BrokerConfig, PreparedBroker, prepare, pushed_to
 from maia.broker.server.ledger_upkeep import LedgerWitness, ledger_upkeep
 from maia.broker.server.server import RunningBroker, run_broker
 from maia.clock import system_now
@@ -29,6 +29,7 @@ from maia.config.constitutions import Quorums, constitutions_of, keep_quorums, r
 from maia.config.input_files import read_certificates
 from maia.config.settings import settings_changed
 from maia.credentials import SignedCertificate
+from maia.errors import Unavailable
 from maia.keystore.lookup_tables import keep_lookups_fresh, refresh_lookups
 from maia.ledger.files import LedgerFiles
 from maia.net.expiry import ExpiryWatch
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["DataFolderInUse", "Listening", "serve", "watching"]
 
 
+Receive: TypeAlias = Callable[[PreparedBroker, str, Path], Coroutine[None, None, None]]
+"""Receives certificates for a broker at an address, for as long as it runs, into a folder."""
 _KEPT: Final = "kept"
 _LIVE: Final = frozenset({"credentials", "types", "join"})
 """Settings that a running broker takes in."""
@@ -71,7 +74,7 @@ class Listening:
     statement_address: str | None = None
 
 
-async def serve(
+async def serve(  # noqa: PLR0913 - most are named at the call
     prepared: PreparedBroker,
     telemetry: Telemetry,
     ready: Callable[[Listening], None],
@@ -80,11 +83,12 @@ async def serve(
     sockets: Sequence[socket] = (),
     processes: tuple[str, ...] = (),
     reread: Callable[[], BrokerConfig] | None = None,
+    receive: Receive | None = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C, then say goodbye on every link.
 
     One of several `processes` is handed the `sockets` at which it listens (`processes.py`).
-    `reread` returns the settings as they are written now.
+    `reread` returns the settings as they are written now. `receive` keeps certificates that are pushed to it.
     """
     config = prepared.config
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
@@ -116,6 +120,7 @@ async def serve(
                         beside(keep_lookups_fresh(prepared.lookups, telemetry)),
                         _following(prepared, telemetry, running, reread or (lambda: config)) as needs_restart,
                         _fetching(config, telemetry, running),
+                        _receiving(receive, prepared, running),
                         _upkeep(prepared, ledger, telemetry),
                     ):
                         await _answer_until_stopped(prepared, telemetry, running, ready, needs_restart)
@@ -178,11 +183,24 @@ async def _following(
     def files() -> tuple[Path, ...]:
         config = in_use.config
         types = () if config.types is None else (config.types,)
-        return (*config.read_from, *config.credentials, *types)
+        pushed = pushed_to(config)
+        return (*config.read_from, *config.credentials, *types, *([] if pushed is None else [pushed]))
 
     expiry = ExpiryWatch(own_certificates, telemetry, running.clock, days=prepared.config.expiry_days)
     async with beside(following(files, take, telemetry), expiry.run()):
         yield needs_restart
+
+
+def _receiving(
+    receive: Receive | None, prepared: PreparedBroker, running: RunningBroker
+) -> AbstractAsyncContextManager[None]:
+    """Keep what issuers push to this broker in its data folder, where it is taken in as it appears."""
+    folder = pushed_to(prepared.config)
+    return (
+        nullcontext()
+        if receive is None or folder is None
+        else beside(receive(prepared, running.address, folder))
+    )
 
 
 def _fetching(
@@ -261,15 +279,25 @@ def _event_log(prepared: PreparedBroker, telemetry: Telemetry) -> Iterator[LogRe
     # Arrow takes a while to load, and most brokers record nothing.
     from maia.broker.server.log_recording import LogRecorder, RecorderLimits
     from maia.log.disk.event_log import EventLog
+    from maia.log.disk.shipping import PlaceCopy
     from maia.log.format.retention import Keep, Retention
+    from maia.places import place_of
 
     days, megabytes = config.log_keep_days, config.log_keep_mb
     keep = Keep(None if days is None else days * 86_400.0, None if megabytes is None else megabytes << 20)
     with EventLog.open(config.log_folder) as log:
         for cut in log.cuts:
             telemetry.note("log-cut", {"file": cut.file, "offset": cut.offset, "size": cut.size})
+        copy = None
+        if config.log_place is not None:
+            copy = PlaceCopy(place_of(str(config.log_place)), config.log_folder)
+            try:
+                copy.check()
+            except Unavailable as problem:
+                telemetry.note("log-place-failed", problem.as_record())
         yield LogRecorder(
             log,
+            copy=copy,
             clock=system_now,
             records=telemetry,
             retention=Retention(keep),

@@ -243,6 +243,8 @@ def _order(
     for name, folder in (("log.folder", config.log_folder), ("ledger.folder", config.ledger_folder)):
         if folder is not None:
             own[name] = str(folder.absolute() / part.folder.name)
+    if config.log_place is not None:
+        own["log.place"] = f"{config.log_place}/{part.folder.name}"
     given = {name: value for name, value in flags.items() if value is not None}
     sockets = [part.own.fileno(), shared.fileno()]
     return _Order(None if file is None else str(file), given | own, sockets, addresses)

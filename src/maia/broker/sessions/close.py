@@ -14,6 +14,7 @@ from functools import partial
 
 from maia.broker.audiences.identity_classes import LinkIdentities
 from maia.broker.interests.impairment import Impairments
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.route_sync import RouteSyncs
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
@@ -24,6 +25,7 @@ from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.sessions.entries import Entries, let_go
+from maia.broker.sessions.type_queries import TypeQueries
 from maia.broker.streams.log_requests import LogRequests
 from maia.broker.streams.state_query import StateAnswers
 from maia.broker.timers import IdentityExpires, TimerWheel
@@ -48,12 +50,14 @@ class Closing:
     links: dict[LinkId, Link]
     identities: LinkIdentities
     recording: Recording | None
+    named_rights: NamedRights
     log_requests: LogRequests
     syncs: RouteSyncs
     impairments: Impairments
     timers: TimerWheel
     entries: Entries
     state_answers: StateAnswers
+    type_queries: TypeQueries
 
     def close_link(self, link: Link, problem: MaiaError, turn: Turn) -> None:
         """End a link from this side, and say why."""
@@ -80,10 +84,12 @@ class Closing:
             # It never was anybody: its place is free at once, however long its peer takes to hang up (A88).
             self.links.pop(link.id, None)
         self.state_answers.link_gone(link.id, turn)
+        self.type_queries.link_gone(link.id, turn)
         self.syncs.forget(link.id, turn)
         if self.recording is not None:
             self.recording.link_gone(link.id)
         self.log_requests.link_gone(link.id, turn)
+        self.named_rights.link_gone(link.id)
         self.statements.dependencies.forget(link.id)
         self.timers.reset(IdentityExpires(link.id), None)
         self.identities.hold(link.id, None)
@@ -94,6 +100,8 @@ class Closing:
             self.entries.end_advertisement(link, advertisement, turn)
         if was_ready:
             self.router.neighbour_gone(link, turn)
+            self.routes.foreign.discard(link.id)
+            self.routes.borders.discard(link.id)
         elif link.dialled is not None:
             self.router.dial_failed(link.dialled, turn)
             self.impairments.seed_refused(link.dialled, why)
@@ -151,7 +159,7 @@ class Connections:
         """Decide a client's right to connect with fresh answers; without them the link ends."""
         decide = self.authoriser.decide_connect
         try:
-            self._hold(link, decide(link.peer, pool, turn.now, link.remote, answers.vouched))
+            self._hold(link, decide(link.peer, pool, turn.now, link.circumstances, answers.vouched))
         except PolicyRefusal as problem:
             why = answers.missing or problem
             self.closing.close_link(link, why, turn)

@@ -26,6 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from maia.broker.interests.aggregation import Announcer
 from maia.broker.interests.entries import Received
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.received import ReceivedInterests
 from maia.broker.interests.rekeying import Rekeying
 from maia.broker.interests.route_sync import RouteSyncs
@@ -34,7 +35,7 @@ from maia.broker.interests.routes import Neighbour, Routes
 from maia.broker.links.links import Link, Role, read_later
 from maia.broker.links.pending import Pending
 from maia.broker.own import Own
-from maia.broker.refusals import TooManyRequests, refusal_id
+from maia.broker.refusals import refusal_id
 from maia.broker.rights.authoriser import Authoriser, forget_frames
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
@@ -45,20 +46,24 @@ from maia.broker.sessions.identities import (
 )
 from maia.broker.sessions.requests import Requests
 from maia.broker.sessions.revocation import Revocation
+from maia.broker.sessions.type_queries import TypeQueries
 from maia.broker.streams.log_requests import LogRequests
+from maia.broker.streams.paths import Paths
 from maia.broker.streams.state_query import Retention, StateAnswers
 from maia.broker.streams.streams import Streams
 from maia.broker.turn import Turn
+from maia.credentials import Action, SignedCertificate, certificate_to_bytes
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.credentials.names import type_id
-from maia.errors import MaiaError, ProtocolViolation, Unavailable
+from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Unavailable
 from maia.sessions.admission import RequestQuota
-from maia.types import definition_to_bytes
 from maia.wire.messages import (
     Accepted,
     Advertise,
+    AskRight,
     AskState,
     Carried,
+    CarriedSigned,
     CarriedWithAuthor,
     Ended,
     Failed,
@@ -69,9 +74,12 @@ from maia.wire.messages import (
     LogFetched,
     Message,
     Offer,
+    Path,
     Publish,
+    Released,
     RenewAll,
     Replica,
+    RightShown,
     RoutesSynced,
     Sealed,
     SealedDoubted,
@@ -80,15 +88,18 @@ from maia.wire.messages import (
     SealedWithPlaintext,
     Seen,
     Show,
+    ShownRight,
     SpillReport,
     StateDone,
     StateFrame,
     StateGone,
     StateQuery,
     Subscribe,
+    SubscribePart,
     SyncRoutes,
     TypeQuery,
     TypeReply,
+    VersionsQuery,
     Vouched,
     Withdraw,
 )
@@ -108,12 +119,9 @@ _RELIED_ON: Final = 256
 
 # Any: the tables pair each class of message with a function of exactly that class.
 Answer: TypeAlias = Callable[[Link, Any, Turn], None]
-_CARRIED: Final = (Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, SealedWithPlaintext)
-
-_TYPE_REPLY_MAX: Final = 256
-_TYPE_REPLY_BYTES: Final = 1 << 20
-"""How many definitions are told at a time, and how many bytes they have, unless the first has more."""
-_TYPE_BYTES_FOR_A_REQUEST: Final = 16 << 10
+_CARRIED: Final = (
+    Carried, CarriedWithAuthor, CarriedSigned, Released, Sealed, SealedWithAuthor, SealedWithPlaintext,
+)  # fmt: skip
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -129,6 +137,7 @@ class Dispatch:
     statements: ValidityTracker
     router: Router
     streams: Streams
+    named_rights: NamedRights
     log_requests: LogRequests
     syncs: RouteSyncs
     received: ReceivedInterests
@@ -141,19 +150,23 @@ class Dispatch:
     client_requests: Requests
     pending: Pending
     peer_identities: PeerIdentities
+    type_queries: TypeQueries
+    paths: Paths
     _of_anybody: Mapping[type, Answer] = field(init=False)
     _of_clients: Mapping[type, Answer] = field(init=False)
     _of_brokers: Mapping[type, Answer] = field(init=False)
 
     def __post_init__(self) -> None:
         """Answer with the parts of a broker."""
-        self._of_anybody = {TypeQuery: self._send_type}
+        self._of_anybody = {TypeQuery: self._send_type, VersionsQuery: self._send_type}
         self._of_clients = {
             Advertise: self.client_requests.request,
             Subscribe: self.client_requests.request,
+            SubscribePart: self.client_requests.request,
             Seen: self.client_requests.receive_seen,
             Withdraw: self.client_requests.withdraw,
             RenewAll: self.entries.renew_all,
+            AskRight: self._show_right,
             Show: self.peer_identities.show,
             Identify: self.peer_identities.receive_identity,
             Vouched: self.pending.hear,
@@ -163,6 +176,8 @@ class Dispatch:
         self._of_brokers = {
             **self.router.handlers,
             **dict.fromkeys(_CARRIED, self.streams.carry),
+            ShownRight: self.named_rights.receive,
+            Path: self.paths.receive,
             SealedRights: self.rekeying.receive_rights,
             SealedDoubted: self.received.receive_doubted,
             SpillReport: self.announcer.receive_spill_report,
@@ -175,6 +190,7 @@ class Dispatch:
             StateFrame: self.revocation.receive_state_frame,
             StateDone: self.state_answers.receive_state_done,
             StateGone: self.retention.receive_state_gone,
+            TypeReply: self.type_queries.receive_reply,
             Identify: self.peer_identities.receive_identity_of_broker,
             Accepted: self.peer_identities.receive_identity_answer,
             Failed: self.peer_identities.receive_identity_answer,
@@ -266,7 +282,16 @@ class Dispatch:
                 self.entries.end_advertisement(link, link.advertisements[ref], turn, problem)
             case Publish(ref=ref):
                 turn.send(link.id, Ended([ref], problem.code, problem.message))
-            case Advertise() | Subscribe() | Withdraw() | RenewAll() | Show() | AskState() | Identify():
+            case (
+                Advertise()
+                | Subscribe()
+                | Withdraw()
+                | RenewAll()
+                | AskRight()
+                | Show()
+                | AskState()
+                | Identify()
+            ):
                 said = problem.message
                 if not isinstance(problem, Unavailable):
                     number = refusal_id({"code": problem.code, "principal": str(link.peer), **asked})
@@ -275,34 +300,24 @@ class Dispatch:
             case _:
                 raise problem
 
-    def _send_type(self, link: Link, message: TypeQuery, turn: Turn) -> None:
-        """Hand out a version and as many of those before it as fit; who wants more asks for the one before.
+    def _show_right(self, link: Link, message: AskRight, turn: Turn) -> None:
+        """Show a client the certificates by which this broker itself may do what it is to do for it (C16)."""
+        shown: tuple[SignedCertificate, ...] = ()
+        with suppress(BrokenCredential):  # without a chain there is nothing to show
+            name = type_from_bytes(message.name)
+            shown = self.received.proofs.own_right(Action(message.action), name, turn.now)
+        turn.send(link.id, RightShown(message.id, [certificate_to_bytes(signed) for signed in shown]))
 
-        A short question has a long answer, so the asker's quota pays for it by its length.
-        """
-        told: list[bytes] = []
-        size, name = 0, type_from_bytes(message.name)
-        known = self.types.named(name)
+    def _send_type(self, link: Link, message: TypeQuery, turn: Turn) -> None:
+        """Answer a question about a type, unless another process of this broker serves it."""
+        name = type_from_bytes(message.name)
+        is_known = type(message) is TypeQuery and self.types.named(name)
         if (
-            not known
-            and link.role is Role.CLIENT
-            and self.client_requests.sent_elsewhere(link, message.id, name, turn)
+            is_known
+            or link.role is not Role.CLIENT
+            or not self.client_requests.sent_elsewhere(link, message.id, name, turn)
         ):
-            return
-        for version in reversed(known):
-            data = definition_to_bytes(version.signed)
-            size += len(data)
-            if told and (size > _TYPE_REPLY_BYTES or len(told) == _TYPE_REPLY_MAX):
-                break
-            told.append(data)
-        try:
-            price = 1 + sum(map(len, told)) // _TYPE_BYTES_FOR_A_REQUEST
-            self.quota.spend(link.peer, turn.now, requests=price)
-        except TooManyRequests as problem:
-            turn.send(link.id, Failed(message.id, problem.code, problem.message))
-            turn.refused(problem, link.peer, link=link.id, asked="TypeQuery")
-            return
-        turn.send(link.id, TypeReply(message.id, told[::-1]))
+            self.type_queries.receive(link, message, turn)
 
     def _check_share(self, link: Link, size: int) -> None:
         """Part from a peer that would have more than its share with a message of this size that is kept."""

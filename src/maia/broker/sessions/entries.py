@@ -10,7 +10,9 @@ A client renews all entries of its link with one message in half a lease, as nei
 brokers do among each other. The link has proved who sends it, it concerns
 nothing but this link, and nothing that has ended comes back by it, so there is
 nothing to sign and nothing to replay (A65). Rights are not decided again for it: each
-is rechecked when it ends, renewed or not.
+is rechecked when it ends, renewed or not. What other brokers are shown is a signed request,
+and counts there for some minutes (C15): once half of them are over, the renewal is
+refused, and the client asks for each entry again, as it does when the two disagree.
 
 Whether an entry still holds, and on which right, is asked when a lease or a right ends,
 when a client publishes on a right that may have ended, and when certificates count
@@ -62,7 +64,7 @@ from maia.policy.view import is_summarised, written_type
 from maia.predicates import Predicate
 from maia.types.definition import tree_root
 from maia.wire.message_fields import REFERENCES_MAX
-from maia.wire.messages import Accepted, Changed, Ended, RenewAll
+from maia.wire.messages import Accepted, Changed, Ended, Failed, RenewAll
 from maia.wire.requests import digest_of_request, digest_of_standing
 
 _MOMENTS_IN_A_LEASE: Final = 64
@@ -100,9 +102,11 @@ class Entries:
         type_id, now = entry.right.event_type.type_id, turn.now
         link.subscriptions[entry.ref], link.standing = entry, None
         self._set_timers(link, entry, now)
-        if before is not None and before.view_class == entry.view_class:
-            return
         audience = self.audiences.of(type_id)
+        if before is not None and before.view_class == entry.view_class:
+            if entry.own != before.own and audience.represents(entry.view_class, (link.id, entry.ref)):
+                self.interests.send_proof_again(type_id, entry.view_class, turn)
+            return
         # In before out: a renewal that changes the filter leaves no moment without either.
         member, is_kept = (link.id, entry.ref), entry.cursor is not None
         if audience.join(
@@ -269,6 +273,13 @@ class Entries:
                 "UNAVAILABLE-ENTRIES-DIFFER",
                 "other entries are registered on this link: ask for each of them again",
             )
+        oldest = min((one.signed_at for one in entries), default=turn.now)
+        settings = self.own.settings
+        if settings.is_to_be_signed_again(oldest, turn.now):
+            # Said and not raised: this is the way of things, and no refusal that an operator has to know of.
+            why = f"a signed request counts at other brokers for {settings.request_age_s} seconds: sign again"
+            turn.send(link.id, Failed(message.id, "UNAVAILABLE-REQUESTS-OLD", why))
+            return
         # A definition may have ended meanwhile, and then entries of its type are not renewed.
         for name in {entry.right.event_type.name for entry in entries}:
             self.types.resolve(name, (), turn.now)
@@ -325,7 +336,7 @@ class Entries:
         asked about anew.
         """
         try:
-            right = self.authoriser.left_of(entry.right, pool, turn.now)
+            right = self.authoriser.left_of(entry.right, pool, turn.now, link.circumstances)
         except PolicyRefusal as problem:
             self._end_refused(link, entry, self.why_lost(entry, pool, problem, turn.now), turn)
             return
@@ -356,7 +367,7 @@ class Entries:
         before = entry.right
         try:
             right = self.authoriser.decide(
-                before.request, pool, turn.now, before.terms.remote, answers.vouched
+                before.request, pool, turn.now, before.terms.around, answers.vouched
             )
         except PolicyRefusal as problem:
             self._end_refused(link, entry, answers.missing or problem, turn)
@@ -375,7 +386,7 @@ class Entries:
     ) -> PolicyRefusal | Unavailable:
         """Return why an entry ends: if it could hold by one-time answers, its holder may ask again."""
         right, edge = entry.right, self.authoriser
-        if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.terms.remote):
+        if not edge.may_ask(right, pool) or not edge.demanded(right.request, pool, now, right.terms.around):
             return problem
         return Unavailable("UNAVAILABLE-NOT-VOUCHED-FOR", "it has to be vouched for anew: ask for it again")
 
@@ -433,7 +444,7 @@ class Entries:
 def let_go(cursor: Cursor, turn: Turn) -> None:
     """Keep how far a durable subscription has come, also past what was nothing for its owner."""
     cursor.detach()
-    if cursor.seen > cursor.kept_seen:
+    if cursor.upto is None and cursor.seen > cursor.kept_seen:
         turn.keep(cursor.kept())
 
 

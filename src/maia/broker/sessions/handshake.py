@@ -33,6 +33,7 @@ from maia.broker.sessions.identities import (
     session_limits,
 )
 from maia.broker.sessions.revocation import Revocation
+from maia.broker.streams.borders import domains_of
 from maia.broker.streams.catch_up import CatchUp
 from maia.broker.timers import TimerWheel
 from maia.broker.turn import Turn
@@ -40,7 +41,7 @@ from maia.credentials import Action
 from maia.credentials.encoding.certificates import pack
 from maia.errors import ProtocolViolation, Unavailable
 from maia.events import Instant, seconds_after
-from maia.policy import GrantStale, Request
+from maia.policy import GrantStale, PolicyRefusal, Request
 from maia.sessions.admission import Places, RequestQuota
 from maia.sessions.challenges import Checked
 from maia.sessions.session import Endpoint, statements_for
@@ -83,7 +84,10 @@ class BrokerSessions(Endpoint[Link]):
         """The turn at hand: what the protocol asks for is a part of it."""
 
     def connected(self, opened: LinkOpened, turn: Turn) -> None:
-        """Take on a connection whose key is proved; part from one too many, and from one to ourselves."""
+        """Take on a connection whose key is proved; part from one too many, and from one to ourselves.
+
+        The process of a broker is a client of it, too: that receives the certificates that are pushed to it.
+        """
         now = turn.now
         stage = Stage.AWAITING_HELLO if opened.dialled is None else Stage.AWAITING_GREETING
         link = Link(opened.link, opened.peer, opened.dialled, stage, opened_at=now, heard_at=now)
@@ -92,7 +96,7 @@ class BrokerSessions(Endpoint[Link]):
         if opened.identity is not None:
             link.ends_with_identity = True
             self.peer_identities.hold_identity(link, opened.identity)
-        if link.peer == self.own.principal:
+        if link.peer == self.own.principal and opened.dialled is not None:
             self.closing.close_link(
                 link, ProtocolViolation("PROTOCOL-OUT-OF-TURN", "a broker does not connect to itself"), turn
             )
@@ -136,7 +140,9 @@ class BrokerSessions(Endpoint[Link]):
         authoriser.expect(link.peer, Action.CONNECT, self.own.settings.network, pool, now, budget)
         self.revocation.receive_held(link, self.turn)
         try:
-            link.connect = authoriser.decide_connect(link.peer, pool, now, link.remote, vouched, budget)
+            link.connect = authoriser.decide_connect(
+                link.peer, pool, now, link.circumstances, vouched, budget
+            )
         except GrantStale as problem:
             raise Unavailable("UNAVAILABLE-STATEMENT-AWAITED", problem.message) from problem
         self.statements.dependencies.note(link.id, link.connect.watched)
@@ -144,6 +150,8 @@ class BrokerSessions(Endpoint[Link]):
             if signed.certificate.subject == link.peer:  # what leads to others too stays at hand
                 pack(signed)
         link.role = Role.CLIENT if link.address is None else Role.BROKER
+        if link.role is Role.BROKER and link.peer == self.own.principal:
+            raise ProtocolViolation("PROTOCOL-OUT-OF-TURN", "a broker does not connect to itself")
         if link.role is not Role.BROKER:
             return []
         if link.dialled is None:  # who was dialled shows its statement with its welcome
@@ -192,6 +200,10 @@ class BrokerSessions(Endpoint[Link]):
         turn.note("connected", link=link.id, peer=peer, role=role, address=link.address)
         if link.role is not Role.BROKER:
             return
+        if self._is_foreign(link, turn.now):
+            self.routes.foreign.add(link.id)
+            if not self.own.settings.open_borders:
+                self.routes.borders.add(link.id)
         # Of two links to one broker, one has to go.
         loser = superseded(self.own, self.links, self.routes, link)
         router = self.router
@@ -208,3 +220,14 @@ class BrokerSessions(Endpoint[Link]):
             )
         # A new connection pays no debts: a broker that was cut off for the work it caused waits for the rest.
         read_later(self.broker_quota, link, turn)
+
+    def _is_foreign(self, link: Link, now: Instant) -> bool:
+        """Return whether a broker holds its right to connect by another domain than this one."""
+        own = self.own
+        try:
+            # Whether a statement on it is at hand says nothing about whose broker this is.
+            request = Request(own.principal, Action.CONNECT, own.settings.network)
+            ours = self.authoriser.decide_then(request, own.settings.credentials, now)
+        except PolicyRefusal:
+            return True  # it is not known where this broker is, so nothing but views leaves it
+        return link.connect is None or domains_of(ours).isdisjoint(domains_of(link.connect))

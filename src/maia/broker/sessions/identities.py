@@ -3,8 +3,8 @@
 A peer shows its statement when it opens a statement link, or with `Identify` on any ready link, and
 renews it there (Gismo 4). `hold_identity` is the one place where `Link.identity` changes, so the
 attributes of a new statement act from the next frame on. A statement that is refused changes nothing:
-the one before it counts until it expires. Expiry ends a link that a statement has opened; a TLS
-link goes on without attributes, because its peer was admitted by certificates alone.
+the one before it counts until it expires. Expiry ends the link, of either kind: a connection lasts no longer
+than the statement that was shown on it, unless a new one takes its place (Gismo 2.2, 4.3).
 A broker shows its own statement to other brokers before anything else, and renewed ones while it runs.
 
 What this broker demands of the routers beside it is a setting:
@@ -38,6 +38,7 @@ from typing import Final
 from maia.broker.audiences.identity_classes import LinkIdentities
 from maia.broker.links.links import Link, Role
 from maia.broker.own import Own
+from maia.broker.rights.authorisation import Circumstances
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.sessions.close import Closing, Connections
 from maia.broker.sessions.entries import Entries
@@ -107,11 +108,19 @@ class PeerIdentities:
             )
         self.authoriser.meter.used += STEPS_PER_CHECK + len(message.statement) // BYTES_PER_STEP
         verified = trust.verified(message.statement, link.peer, turn.now)
+        before = link.circumstances
         self.hold_identity(link, verified)
+        self._circumstances_changed(link, before, turn)
         said = verified.statement
         turn.send(link.id, Accepted(message.id, +said.not_after))
         until, peer = str(said.not_after), str(link.peer)
         turn.note("identified", link=link.id, peer=peer, identifier=said.identifier, until=until)
+
+    def _circumstances_changed(self, link: Link, before: Circumstances, turn: Turn) -> None:
+        """Decide again what stands on a link, if its conditions could ask for what has changed."""
+        if link.circumstances != before:
+            for entry in link.entries:
+                self.entries.decide_again(link, entry, entry.right.pool, turn)
 
     def receive_identity_of_broker(self, link: Link, message: Identify, turn: Turn) -> None:
         """Take the statement of a neighbour; a bad one is answered, and costs it neither link nor routes."""
@@ -158,22 +167,14 @@ class PeerIdentities:
             turn.note("identity-refused", link=link.id, peer=str(link.peer), code=message.code, why=why)
 
     def expire_identity(self, link: Link, turn: Turn) -> None:
-        """End a link whose statement has expired, or on a TLS link the attributes alone."""
+        """End a link with the statement that its peer has shown, of either kind (Gismo 2.2)."""
         self.hold_identity(link, None)
-        if link.ends_with_identity:
-            problem = BrokenCredential(
-                "CREDENTIAL-IDENTITY-EXPIRED",
-                "your identity statement has expired; get a new one from your provider, and connect again",
-            )
-            turn.count("maia_links_refused_total", code=problem.code)
-            self.closing.close_link(link, problem, turn)
-            return
-        turn.note("identity-expired", link=link.id, peer=str(link.peer))
-        try:
-            self.check_demand(link)
-        except DemandNotMet as lost:
-            turn.count("maia_links_refused_total", code=lost.code)
-            self.closing.close_link(link, lost, turn)
+        problem = BrokenCredential(
+            "CREDENTIAL-IDENTITY-EXPIRED",
+            "your identity statement has expired; get a new one from your provider, and connect again",
+        )
+        turn.count("maia_links_refused_total", code=problem.code)
+        self.closing.close_link(link, problem, turn)
 
     def show(self, link: Link, message: Show, turn: Turn) -> None:
         """Take note of what a client shows, and decide again what stands on its link."""

@@ -75,7 +75,7 @@ class OwnRights:
         self.own.shown[:] = shown_to_every_peer(certificates)
         self.keys.hold(certificates, turn)
         self.revocation.meet_own_certificates()
-        self.interests.redecide_own_interests(changed, turn)
+        self.interests.recheck_own_interests(turn, is_touched=True)  # also by one that was taken away
         turn.note("own-certificates", new=len(changed - before), held=len(certificates))
         turn.count("maia_own_certificates_changed_total")
 

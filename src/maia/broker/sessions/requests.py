@@ -17,6 +17,8 @@ from typing import Final, TypeVar
 from maia.broker.audiences.local_subscribers import Audiences
 from maia.broker.interests.impairment import Impairments
 from maia.broker.interests.interests import Interests
+from maia.broker.interests.named_rights import NamedRights
+from maia.broker.interests.proofs import Proofs
 from maia.broker.interests.rekeying import Rekeying
 from maia.broker.interests.route_sync import RouteSyncs
 from maia.broker.interests.routes import Routes
@@ -58,6 +60,7 @@ from maia.wire.messages import (
     Seen,
     ServedElsewhere,
     Subscribe,
+    SubscribePart,
     Withdraw,
 )
 from maia.wire.requests import (
@@ -82,6 +85,7 @@ class Requests:
     routes: Routes
     keys: KeyRequests
     statements: ValidityTracker
+    proofs: Proofs
     links: dict[LinkId, Link]
     audiences: Audiences
     recording: Recording | None
@@ -89,6 +93,7 @@ class Requests:
     disclosures: Disclosures | None
     syncs: RouteSyncs
     impairments: Impairments
+    named_rights: NamedRights
     rekeying: Rekeying
     interests: Interests
     pending: Pending
@@ -124,6 +129,7 @@ class Requests:
         if answers is _NOT_ASKED and self._waits(link, request, pool, message, asked, turn):
             return
         right = self._decided(link, request, pool, answers, turn.now)
+        self.proofs.check_served(asked.action, asked.event_type, turn.now)
         if isinstance(message, Subscribe):
             self._subscribe(link, message, asked, right, handed_over, turn)
         else:
@@ -162,10 +168,11 @@ class Requests:
             if before is None:
                 self.rekeying.note_missing_keys(right, turn)
             self.impairments.dial_or_lack(event_type.type_id, turn)
-        self._answer(link, entry, before, since, turn)
         if cursor is not None and self.durable is not None:
-            self._take_over(cursor, (link.id, entry.ref), turn)
+            if cursor.upto is None:
+                self._take_over(cursor, (link.id, entry.ref), turn)
             self.durable.go_on(cursor, (link.id, entry.ref), message.seen, turn)
+        self._answer(link, entry, before, since, turn)
 
     def sent_elsewhere(self, link: Link, number: int, name: TypeName, turn: Turn) -> bool:
         """Send a client to the process that serves a type, if that is another one; say whether so."""
@@ -214,7 +221,9 @@ class Requests:
         event_type, before = right.event_type, link.advertisements.get(message.id)
         written = _version_written(right, handed_over, before)
         self._meet(event_type, handed_over, turn)
-        lack = self.impairments.dial_or_lack(event_type.type_id, turn)
+        lack: MaiaError | None = self.impairments.dial_or_lack(event_type.type_id, turn)
+        if self.types.is_signed(event_type.type_id):
+            lack = self.named_rights.lack(event_type, turn.now)
         if before is None and lack is not None:
             # Said and not raised: what was met is remembered, whatever becomes of the request.
             turn.send(link.id, Failed(message.id, lack.code, lack.message))
@@ -262,7 +271,7 @@ class Requests:
         self.pending.one_time.drop(link.id, message.ref)
         entry = link.advertisements.get(message.ref) or link.subscription(message.ref)
         cursor = entry.cursor if message.forget and isinstance(entry, Subscription) else None
-        if message.forget and cursor is None:
+        if message.forget and (cursor is None or cursor.upto is not None):
             raise BadInput(
                 "INPUT-UNKNOWN-REF", f"nothing durable is subscribed to under `{message.ref}` on this link"
             )
@@ -318,14 +327,15 @@ class Requests:
     ) -> Authorisation:
         """Ask the kernel, with the answers that the request has waited for if it has."""
         try:
-            return self.authoriser.decide(request, pool, now, link.remote, answers.vouched)
+            return self.authoriser.decide(request, pool, now, link.circumstances, answers.vouched)
         except (GrantStale, GrantTestedOnce) as problem:
             if answers.missing is not None:
                 raise answers.missing from problem
             if not self.statements.awaits(pool, now):
                 raise
             # The word that is missing was asked for and may come at any moment: the client asks again.
-            raise Unavailable("UNAVAILABLE-STATEMENT-AWAITED", problem.message) from problem
+            sentence = f"{problem.message}; this is asked again for a while"
+            raise Unavailable("UNAVAILABLE-STATEMENT-AWAITED", sentence) from problem
 
     def _meet(self, event_type: VerifiedType, handed_over: tuple[VerifiedType, ...], turn: Turn) -> None:
         """Remember the versions behind a request that was permitted, and look for the keys that they need."""
@@ -350,6 +360,9 @@ class Requests:
 
         def answer(turn: Turn) -> None:
             turn.send(link.id, accepted)
+            if self.durable is not None and isinstance(entry, Subscription) and entry.cursor is not None:
+                entry.cursor.is_answered = True
+                self.durable.advance(entry.cursor, turn)
             tell_limit(link.id, entry.ref, right, None if before is None else before.right, turn)
             self.impairments.warn(link, entry, turn)
 
@@ -382,7 +395,14 @@ class Requests:
                     "INPUT-NOT-RECORDED",
                     "this broker does not record the type, so nothing of it could be delivered later",
                 )
+            upto = message.upto if isinstance(message, SubscribePart) else None
+            if upto:
+                # A renewal goes on with its range.
+                asked = message.name, message.seen, upto, event_type.type_id
+                is_there = before is not None and before.cursor is not None and before.cursor.upto is not None
+                return before.cursor if is_there and before else self.durable.range_for(link, *asked)
             cursor = self.durable.cursor_for(link, message.name, message.seen, event_type.type_id, turn)
+            cursor.shows = upto is None
         if before is not None and before.cursor is not cursor:
             raise BadInput(
                 "INPUT-REF-TAKEN", f"`{before.ref}` stands for something of another name on this link"

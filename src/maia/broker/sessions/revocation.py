@@ -23,14 +23,16 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from maia.broker.interests.entries import new_proof
+from maia.broker.interests.entries import Proof, new_proof
 from maia.broker.interests.interests import Interests
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.outbox import Outbox
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.keys import KeyRequests
 from maia.broker.keys.publisher_rights import PublisherRights
 from maia.broker.links.links import (
+    OWN_LINK,
     Advertisement,
     Entry,
     Link,
@@ -41,7 +43,6 @@ from maia.broker.links.links import (
 )
 from maia.broker.links.projection import certificates_behind
 from maia.broker.links.transit import Transit, from_carried
-from maia.broker.log.recording import OWN_LINK
 from maia.broker.log.retained import RetainedFrames
 from maia.broker.own import Own
 from maia.broker.rights.authorisation import Authorisation
@@ -57,6 +58,7 @@ from maia.errors import MaiaError
 from maia.events import Instant, seconds_after
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
+from maia.routing.table.hops import LOCAL
 from maia.sessions.session import Session
 from maia.sessions.statements import refused_statement
 from maia.types import validity_type_name
@@ -82,6 +84,7 @@ class Revocation:
     routes: Routes
     keys: KeyRequests
     writers: PublisherRights
+    named_rights: NamedRights
     statements: ValidityTracker
     router: Router
     links: dict[LinkId, Link]
@@ -120,20 +123,34 @@ class Revocation:
             is_first = not issuer.is_wanted
             if is_first:
                 issuer.is_wanted = True
-                name, random = validity_type_name(issuer.by), self.own.random
-                asked = EdgeRequest(
-                    Action.SUBSCRIBE, self.own.settings.network, name, ALWAYS, random(16), now, random(16)
-                )
-                # Every peer that may connect may receive this; certificates for types are not shown.
-                proof = new_proof(request_to_bytes(sign_request(asked, self.own.key)))
-                self.routes.mark_changed(now)
-                book, entry_id = self.routes.book, _entry_id(issuer)
-                self.outbox.route_messages(
-                    book.local_subscribe(issuer.type_id, entry_id, ALWAYS, proof), turn
-                )
+                self._subscribe(issuer, turn)
             # What is at hand was shown by a peer that has use for it, and need not be the newest.
             if is_first or tracker.is_missed(issuer, now):
                 self._ask(issuer, turn)
+
+    def _subscribe(self, issuer: StatementIssuer, turn: Turn) -> None:
+        """Subscribe to an issuer's stream, or sign that again for the brokers that were shown it."""
+        name, random, now = validity_type_name(issuer.by), self.own.random, turn.now
+        asked = EdgeRequest(
+            Action.SUBSCRIBE, self.own.settings.network, name, ALWAYS, random(16), now, random(16)
+        )
+        # Every peer that may connect may receive this; certificates for types are not shown.
+        proof = new_proof(request_to_bytes(sign_request(asked, self.own.key)))
+        self.routes.mark_changed(now)
+        book, kind, entry_id = self.routes.book, issuer.type_id, _entry_id(issuer)
+        is_again = book.entry(LOCAL, kind, entry_id) is not None
+        updates = book.local_subscribe(kind, entry_id, ALWAYS, proof)
+        if is_again:
+            updates += book.send_one_again(LOCAL, kind, entry_id)
+        self.outbox.route_messages(updates, turn)
+
+    def sign_subscriptions_again(self, turn: Turn) -> None:
+        """Sign again what was signed for streams of issuers, so that it counts at other brokers (C15)."""
+        for issuer in self.statements.issuers.values():
+            entry = self.routes.book.entry(LOCAL, issuer.type_id, _entry_id(issuer))
+            signed_at = entry.baggage.signed_at if entry and isinstance(entry.baggage, Proof) else None
+            if signed_at is not None and self.own.settings.is_to_be_signed_again(signed_at, turn.now):
+                self._subscribe(issuer, turn)
 
     def _ask(self, issuer: StatementIssuer, turn: Turn) -> None:
         """Ask for an issuer's last statements, here and elsewhere, unless that was done a moment ago."""
@@ -250,6 +267,7 @@ class Revocation:
         links = self.statements.dependencies.links_on(changed)
         self.authoriser.forget(certificates)
         self.writers.forget(certificates)
+        self.named_rights.forget(certificates)
         for number in links:
             link = self.links.get(number)
             if link is not None and link.stage is not Stage.CLOSING:

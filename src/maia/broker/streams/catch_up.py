@@ -2,7 +2,8 @@
 
 A recording broker compares its log with those of the others of a type: after a start, when
 an interest goes to a neighbour for the first time, when a stream goes on behind a gap in its
-numbers, and once in a while. What it asks, and what others answer: `log_requests.py`.
+numbers, when many numbers were left out, and once in a while. What it asks, and what others answer:
+`log_requests.py`.
 
 While a round is under way, what arrives by itself is recorded behind what was missed, so
 that a publisher's events keep their order. What is delivered to live subscriptions is not changed:
@@ -13,24 +14,27 @@ See `docs/decisions/catching-up.md`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from maia.broker.audiences.local_subscribers import Audiences
 from maia.broker.interests.router import Router
 from maia.broker.keys.blinded import BlindedIds
-from maia.broker.log.progress import PLACES_MAX, FetchRequest, Progress, Round, StreamKey, identity_of
+from maia.broker.links.transit import class_of_frame
+from maia.broker.log.progress import PLACES_MAX, FetchRequest, Progress, Round, StreamId, identity_of
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.broker.streams.log_requests import LogRequests
+from maia.broker.streams.neighbour import Signers
 from maia.broker.timers import FetchMissed, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS
 from maia.wire.effects import LinkId
-from maia.wire.messages import FetchLog, Recorded, Sealed
+from maia.wire.messages import Carried, FetchLog, Recorded, signer_of
 
 EVERY_S: Final = 60.0
 """How often a broker compares its log with others without a reason."""
@@ -56,6 +60,8 @@ class CatchUp:
     router: Router
     blinded: BlindedIds
     timers: TimerWheel
+    audiences: Audiences
+    signers: Signers
 
     @property
     def is_changed(self) -> bool:
@@ -73,10 +79,14 @@ class CatchUp:
         log, type_id = self.recording, frame.type_id
         if not log.records(type_id):
             return
+        if self._is_needless(frame):
+            return
         progress = log.progress_of(type_id, turn.now)
         if progress.round is None and not progress.held:
             if not self._waits(progress, frame):
-                log.record(frame, turn)
+                log.record(frame, turn, self.signers.unjudged(frame, turn.now))
+                if progress.is_filling:
+                    self._begin(type_id, turn)
                 return
             self._look_for_gap(type_id, progress, turn)
         if log.progress[type_id].round is None and not progress.held:
@@ -89,7 +99,7 @@ class CatchUp:
 
         A broker that was cut off carries for others before it is sent all that it wants itself.
         """
-        if isinstance(frame, Sealed) and progress.lacks_rest_of(frame):
+        if signer_of(frame) and progress.lacks_rest_of(frame):
             return progress.is_cut or self.recording.takes_all(frame.type_id)
         return progress.follows_gap(frame) and self.recording.takes_all(frame.type_id)
 
@@ -104,9 +114,19 @@ class CatchUp:
 
     def _record(self, progress: Progress, frame: Recorded, turn: Turn, *, is_less: bool = False) -> bool:
         """Record a frame, and take note of what is missing before it or, if so, in it."""
+        if self._is_needless(frame):
+            return False
         if (is_less or progress.leaves_hole(frame)) and self.recording.takes_all(frame.type_id):
             progress.has_hole = True
-        return self.recording.record(frame, turn)
+        return self.recording.record(frame, turn, self.signers.unjudged(frame, turn.now))
+
+    def _is_needless(self, frame: Recorded) -> bool:
+        """Return whether a frame was released for a class from which no subscriber here is served."""
+        view = class_of_frame(frame)[0] if isinstance(frame, Carried) else None
+        if view is None:
+            return False
+        audience = self.audiences.get(frame.type_id)
+        return audience is None or not audience.is_served_from(view)
 
     # ------------------------------------------------------------ rounds
 
@@ -141,6 +161,7 @@ class CatchUp:
                 before, under_way.resumes_at = under_way.request, None
                 under_way.request = again = self._ask(type_id, progress, turn)
                 again.is_whole, again.is_refused = before.is_whole, before.is_refused
+                again.is_awaited = before.is_awaited
                 self.log_requests.answer_if_all_have(again, turn)
 
     def _of_interest(self) -> set[bytes]:
@@ -159,7 +180,7 @@ class CatchUp:
         if progress.round is not None:
             progress.round.is_repeated = True
             return
-        progress.next_at = None
+        progress.next_at, progress.compared = None, progress.recorded.scattered
         if self.blinded.is_blinded(type_id):
             # What travels in an envelope is not handed out again.
             was_cut, progress.is_cut = progress.is_cut, False
@@ -176,7 +197,8 @@ class CatchUp:
 
     def _ask(self, type_id: bytes, progress: Progress, turn: Turn) -> FetchRequest:
         places = list(progress.places.values())[-PLACES_MAX:]
-        message = FetchLog(self.own.random(16), type_id, int(progress.since), places, progress.runs())
+        about = self.own.random(16), type_id, int(progress.since), places, progress.runs()
+        message = FetchLog(*about, self.log_requests.classes_here(type_id))
         return self.log_requests.ask(message, self, turn)
 
     def receive_answers(self, request: FetchRequest, turn: Turn) -> None:
@@ -217,11 +239,12 @@ class CatchUp:
         """Record what waited for a round, and report what no broker has; or let it wait for the next."""
         progress.round, now, places = None, turn.now, under_way.request.places
         # A recorder that was there before, or any, has to answer before a gap counts as one.
-        is_silent = bool(progress.places.keys() - places.keys()) or not places
+        is_awaited = under_way.request.is_awaited
+        is_silent = bool(progress.places.keys() - places.keys()) or not places or is_awaited
         if is_answered:
             if progress.is_cut and not under_way.request.is_whole and not progress.has_hole:
                 self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-NOT-FETCHED", _UNRECORDED), turn)
-            progress.is_cut = is_silent and bool(progress.places)
+            progress.is_cut = is_silent and (bool(progress.places) or is_awaited)
         is_patient = (
             not is_answered
             or (is_silent and self.recording.takes_all(type_id) and progress.holds_gap())
@@ -243,8 +266,8 @@ class CatchUp:
         """Record what is held, unless something that is missing before it may still come."""
         if is_patient and progress.is_patient(turn.now):
             return
-        for frame in progress.held:
-            is_less = is_patient and isinstance(frame, Sealed) and progress.lacks_rest_of(frame)
+        for frame in _in_order(progress.held):
+            is_less = is_patient and bool(signer_of(frame)) and progress.lacks_rest_of(frame)
             self._record(progress, frame, turn, is_less=is_less)
         progress.held.clear()
         progress.held_bytes, progress.held_since = 0, None
@@ -276,12 +299,12 @@ def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded]
     return progress.is_patient(now)
 
 
-def _in_order(frames: list[Recorded]) -> list[Recorded]:
+def _in_order(frames: Collection[Recorded]) -> list[Recorded]:
     """Return frames with those of each stream in the order of their numbers, whichever broker sent them.
 
     Of several copies, one that is whole comes first: then nothing of the others is new.
     """
-    streams: dict[StreamKey, deque[Recorded]] = {}
+    streams: dict[StreamId, deque[Recorded]] = {}
     for frame in sorted(frames, key=lambda one: (one.sequence, identity_of(one)[2] != ALL_ROWS)):
         streams.setdefault(identity_of(frame)[0], deque()).append(frame)
     return [streams[identity_of(frame)[0]].popleft() for frame in frames]

@@ -279,7 +279,12 @@ class DeliveryRecords:
 
         What is said of its publisher counts as of the moment `at`.
         """
-        view_class = self.audiences[entry.right.event_type.type_id].classes[entry.view_class]
+        audience = self.audiences[entry.right.event_type.type_id]
+        if transit.view is not None:
+            audience = audience.behind(transit.view)
+        view_class = audience.classes.get(entry.view_class)
+        if view_class is None:
+            return None  # it was released for others
         transit = vouched_for(self.attached, transit, at)
         seen = view_class.seen_of(transit, missing)
         return None if seen is None else (transit, seen)
@@ -295,7 +300,7 @@ class DeliveryRecords:
         if refused is not None:
             raise refused
         if ledger is not None:
-            ledger.record(self.links, [{entry.link: [entry.ref]}], transit.identity, seen.shown, turn.now)
+            ledger.record(self.links, [{entry.link: [entry.ref]}], transit.publication, seen.shown, turn.now)
         data = encode_known(message)
         self.delivered.rows += seen.rows
         turn.send_bytes(entry.link, data)

@@ -89,6 +89,19 @@ class DurableSubscriptions:
             )
         return known
 
+    def range_for(self, link: Link, name: str, seen: bytes | None, upto: bytes, type_id: bytes) -> Cursor:
+        """Return what reads behind a position up to another, for one of several readers of one name."""
+        known = self._cursors.get((link.peer.key, name))
+        last = None if known is None or known.type_id != type_id else known.opened(upto)
+        first = None if known is None else known.seen if seen is None else known.opened(seen)
+        if known is None or first is None or last is None or last > self.recording.upto:
+            raise Refusal(
+                "REFUSED-DURABLE-OTHER-LOG",
+                "you were served from another event log, or from this one before it was put back",
+            )
+        gaps = [one for one in known.gaps if first <= one[0] < last]
+        return Cursor(known.owner, name, type_id, known.key, first, gaps=gaps, upto=last)
+
     def forget(self, cursor: Cursor, turn: Turn) -> None:
         """Forget a cursor, whose subscription has ended."""
         del self._cursors[cursor.owner, cursor.name]
@@ -169,7 +182,7 @@ class DurableSubscriptions:
     def acknowledge(self, cursor: Cursor, sealed: bytes, turn: Turn) -> None:
         """Move a cursor up to what its owner has had, and deliver what there is room for now."""
         position = cursor.opened(sealed)
-        if position is not None and cursor.acknowledge(position):
+        if position is not None and cursor.acknowledge(position) and cursor.upto is None:
             turn.keep(cursor.kept())
         self.advance(cursor, turn)
 
@@ -195,16 +208,17 @@ class DurableSubscriptions:
 
     def advance_link(self, link: LinkId, turn: Turn) -> None:
         """Let the subscriptions of a link go on that waited for keys or certificates."""
-        for cursor in self._cursors.values():
-            if cursor.holder is not None and cursor.holder[0] == link:
-                self.advance(cursor, turn)
+        for entry in list(self.links[link].subscriptions.values()) if link in self.links else ():
+            if entry.cursor is not None:
+                self.advance(entry.cursor, turn)
 
     def advance(self, cursor: Cursor, turn: Turn) -> None:
         """Deliver what is safe and not delivered yet, as far as there is room; read what is older."""
         entry = self._holder(cursor)
-        if entry is not None and cursor.reading is None and not cursor.is_stuck:
+        if entry is not None and cursor.is_answered and cursor.reading is None and not cursor.is_stuck:
             self._take_next(cursor, entry, turn)
             _tell_gaps_before(entry, cursor, cursor.next, turn)
+            self._end_range(cursor, entry, turn)
 
     # ------------------------------------------------------------ one after the other
 
@@ -224,7 +238,9 @@ class DurableSubscriptions:
         )
 
     def _take_next(self, cursor: Cursor, entry: Subscription, turn: Turn) -> None:
-        log, type_id = self.recording, cursor.type_id
+        log, type_id, upto = self.recording, cursor.type_id, self._upto(cursor)
+        if cursor.upto is not None and cursor.next > cursor.upto:
+            return
         if cursor.next > log.upto:
             # Keys of the past are destroyed once no cursor that is attached here is behind.
             here = (one for one in self._cursors.values() if one.is_attached and one.type_id == type_id)
@@ -233,12 +249,24 @@ class DurableSubscriptions:
         elif not self._has_room(cursor):
             return
         elif (frames := log.in_memory(type_id, cursor.next)) is not None:
-            self._take_all(cursor, entry, frames, log.upto, turn)
+            self._take_all(cursor, entry, frames, upto, turn)
         else:
             cursor.reading = log.next_read()
             self._reads[cursor.reading] = cursor
             room = self.own.settings.limits.durable_frames_under_way - len(cursor.under_way)
-            turn.add(ReadLog(cursor.reading, type_id, cursor.next, log.upto, room, _READ_BYTES))
+            turn.add(ReadLog(cursor.reading, type_id, cursor.next, upto, room, _READ_BYTES))
+
+    def _upto(self, cursor: Cursor) -> int:
+        """Return how far a cursor goes for now."""
+        return self.recording.upto if cursor.upto is None else cursor.upto
+
+    def _end_range(self, cursor: Cursor, entry: Subscription, turn: Turn) -> None:
+        """Send the last position of a range that was read: its reader goes by that."""
+        if cursor.upto is None or cursor.next <= cursor.upto or cursor.reading is not None or cursor.is_stuck:
+            return
+        cursor.is_stuck = True  # there is no more
+        nothing, about = bytes(16), (entry.ref, cursor.sealed(cursor.upto), self.own.principal.key)
+        turn.send(entry.link, DeliverLogged(*about, nothing, nothing, int(turn.now), 0, []))
 
     def _take_all(
         self, cursor: Cursor, entry: Subscription, frames: Iterable[Logged], upto: int, turn: Turn
@@ -247,6 +275,9 @@ class DurableSubscriptions:
         for logged in frames:
             if logged.position < cursor.next:
                 continue
+            if logged.position > upto:
+                cursor.next = upto + 1
+                break
             cursor.next = logged.position  # what is between is of other types
             if not self._has_room(cursor) or not self._take(cursor, entry, logged, turn):
                 break
@@ -302,9 +333,15 @@ class DurableSubscriptions:
                 "UNAVAILABLE-LOG-GAP", "an event came behind a later one of its publisher, and was left out"
             )
         transit, seen = shown
-        about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows, seen.columns
+        about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows
+        if not cursor.shows:
+            # Whoever reads the range is sent what is in it, and that goes on record.
+            turn.send(entry.link, DeliverLogged(*about, []))
+            cursor.delivered(logged.position, 0)
+            return None
         try:
-            size = self.records.send_to(entry, transit, seen, DeliverLogged(*about, seen.author), turn)
+            message = DeliverLogged(*about, seen.columns, seen.author)
+            size = self.records.send_to(entry, transit, seen, message, turn)
         except LedgerRequired as refused:
             return refused
         cursor.delivered(logged.position, size)

@@ -9,23 +9,25 @@ Answers come back as frames come: from expected sources, proved, and each once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from maia.bounded_map import BoundedMap
 from maia.broker.interests.entries import Proof
+from maia.broker.interests.named_rights import NOT_CONFIRMED, NamedRights
 from maia.broker.interests.proofs import Proofs
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes, book_keys
 from maia.broker.keys.blinded import BlindedIds
 from maia.broker.links.authors import check_signature
-from maia.broker.links.links import Link
-from maia.broker.links.transit import Transit, from_carried
-from maia.broker.log.progress import Asker, FetchRequest, StreamKey, identity_of
-from maia.broker.log.recording import OWN_LINK, Recording
+from maia.broker.links.links import OWN_LINK, Link
+from maia.broker.links.transit import Transit, class_of_frame, from_carried
+from maia.broker.log.progress import Asker, FetchRequest, is_among
+from maia.broker.log.recording import Recording
 from maia.broker.own import Own
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.known_types import KnownTypes
+from maia.broker.streams.borders import Borders, right_of
 from maia.broker.streams.recorded_frames import RecordedFrames
 from maia.broker.timers import FetchMissed, TimerWheel
 from maia.broker.turn import Turn
@@ -33,12 +35,14 @@ from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import INSTANT_MIN, Instant, seconds_after
 from maia.predicates import ALWAYS, Predicate, verdict
+from maia.routing.table.hops import LOCAL, RouteEntry
 from maia.sessions.admission import RequestQuota
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, decode_recorded, encode, encode_known
 from maia.wire.effects import LinkId, Logged, LogRead, ReadLog
 from maia.wire.messages import (
     Carried,
+    CarriedSigned,
     FetchLog,
     LogAnswered,
     LogFetched,
@@ -58,6 +62,7 @@ _READ_FRAMES: Final = 4096
 _READ_BYTES: Final = 4 << 20
 _REQUESTS_OF_A_LINK: Final = 1024
 _INTERESTS_MAX: Final = 256
+_ALL_SEALED: Final = RouteEntry(bytes(16), ALWAYS)
 _REMEMBERED: Final = 4096
 
 
@@ -71,8 +76,10 @@ class LogRequests:
     router: Router
     routes: Routes
     proofs: Proofs
+    named_rights: NamedRights
     types: KnownTypes
     blinded: BlindedIds
+    borders: Borders
     links: Mapping[LinkId, Link]
     broker_quota: RequestQuota
     timers: TimerWheel
@@ -91,6 +98,11 @@ class LogRequests:
     def targets(self, type_id: bytes, besides: LinkId | None = None) -> list[LinkId]:
         """Return the neighbours that a type comes from."""
         return sorted({one for one in self.router.towards_publishers(book_keys(type_id)) if one != besides})
+
+    def classes_here(self, type_id: bytes) -> list[bytes]:
+        """Return the classes of this broker's own subscribers, whose interests have to be known elsewhere."""
+        wanted = self.routes.book.wanted(LOCAL, book_keys(type_id)[0])
+        return sorted({one.view for one in wanted})[:_INTERESTS_MAX]
 
     def ask(self, message: FetchLog, own: Asker, turn: Turn) -> FetchRequest:
         """Ask other brokers for the sake of this one."""
@@ -203,63 +215,83 @@ class LogRequests:
             if logged.recorded_at < since:
                 is_whole = is_whole and place is None
                 continue
-            frame = _lacked(logged, had)
-            if frame is None:
+            frame = _recorded(logged)
+            if frame is None or _has(had, frame):
                 continue
-            data, is_less = self._admitted(frame, interests)
+            found_here, is_less = self._admitted(asker, frame, interests, turn)
             is_cut = is_cut or is_less or (has_parts and not isinstance(frame, Sealed) and bool(frame.kept))
-            if data is None:
-                continue
-            if frames and size + len(data) > PAGE_BYTES:
+            data = [encode_known(one) for one in found_here if one is frame or not _has(had, one)]
+            more = sum(map(len, data))
+            if frames and size + more > PAGE_BYTES:
                 upto = logged.position - 1
                 break
-            frames.append(data)
-            size += len(data)
+            self._show_right(asker, frame, None, turn)
+            frames += data
+            size += more
         end = upto if found.problem is not None else log.upto
         about = request.message.id, LogPlace(self.own.principal.key, log.id, upto), max(upto, end)
-        turn.send(asker, LogFetched(*about, is_whole, is_cut, frames))
+        is_early = _is_early(request.message, interests)
+        turn.send(asker, LogFetched(*about, is_whole, is_cut, frames, is_early))
         turn.count("maia_catch_up_served_total", len(frames))
         self.answer_if_all_have(request, turn)
 
     # ------------------------------------------------------------ what a neighbour may have
 
-    def _interests(self, link: LinkId, type_id: bytes, now: Instant) -> list[Predicate] | None:
+    def _interests(self, link: LinkId, type_id: bytes, now: Instant) -> list[RouteEntry] | None:
         """Return what is wanted of a type behind a link, as far as it is proved now; None for nothing.
 
         Sealed frames are for whoever has their keys, so an interest in these is not limited.
         """
         book, link_to = self.routes.book, self.routes.link_to
         plain, sealed = book_keys(type_id)
-        found: list[Predicate] = []
+        found: list[RouteEntry] = []
+        is_released = link in self.routes.borders
         hops = [hop for hop in book.hops(plain) if link_to(hop) == link]
         entries = [entry for hop in hops for entry in book.entries(hop, plain)]
         for entry in sorted(entries, key=lambda one: one.predicate != ALWAYS)[:_INTERESTS_MAX]:
             wanted = entry.predicate
             if isinstance(entry.baggage, Proof):
                 try:
-                    wanted = self.proofs.proved_filter(type_id, entry.baggage, wanted, now).filter
+                    wanted = self.proofs.proved_filter(
+                        type_id, entry.baggage, wanted, now, is_released=is_released
+                    ).filter
                 except MaiaError:
                     continue  # its right has ended, and the neighbour has not taken it back yet (A109)
-            found.append(wanted)
-            if wanted == ALWAYS:
-                break
+            found.append(replace(entry, predicate=wanted))
         if any(book.wanted(hop, sealed) for hop in book.hops(sealed) if link_to(hop) == link):
-            found.append(ALWAYS)
+            found.append(_ALL_SEALED)
         return found or None
 
-    def _admitted(self, frame: Recorded, interests: Sequence[Predicate]) -> tuple[bytes | None, bool]:
-        """Return what interests admit of a frame, as it travels, None for nothing; and whether it is less."""
+    def _admitted(
+        self, link: LinkId, frame: Recorded, interests: Sequence[RouteEntry], turn: Turn
+    ) -> tuple[list[Recorded], bool]:
+        """Return what interests admit of a frame, as it travels, and whether that is less than all of it."""
         if isinstance(frame, Sealed):
-            return (None, True) if isinstance(frame, Unblinded) else (encode_known(frame), False)
-        if self.types.sealing(frame.type_id) is not None:
-            return None, True
-        if ALWAYS in interests:
-            return encode_known(frame), False
-        transit = from_carried(frame, {})
-        events = enumerate(transit.matched.events())
-        rows = [row for row, event in events if any(verdict(one, event) is True for one in interests)]
-        data = encode_known(transit.cut(rows).as_carried()) if rows else None
-        return data, len(rows) < transit.frame.rows
+            return ([], True) if isinstance(frame, Unblinded) else ([frame], False)
+        is_signed = isinstance(frame, CarriedSigned)
+        if self.types.sealing(frame.type_id) is not None or self.types.is_signed(frame.type_id) > is_signed:
+            return [], True
+        mark, _ = class_of_frame(frame)
+        if mark is not None:
+            of_class = [one for one in interests if one.view == mark]
+            return _admitted_as_it_is(
+                frame, [one.predicate if one.behind is None else one.behind for one in of_class]
+            )
+        if link not in self.routes.borders:
+            return _admitted_as_it_is(frame, [one.predicate for one in interests])
+        transit, found, is_less = from_carried(frame, {}), list[Recorded](), True
+        for view in dict.fromkeys(one.view for one in interests):
+            rows = _rows_in(transit, [one.predicate for one in interests if one.view == view])
+            is_less = is_less and len(rows) < transit.frame.rows
+            seen = self.borders.seen(frame.type_id, view, transit, rows) if rows else None
+            made = None if seen is None else self.borders.message(link, seen, right_of(transit), turn)
+            if made is not None:
+                found.append(made)
+        return found, is_less
+
+    def _show_right(self, to: LinkId, frame: Recorded, came_from: LinkId | None, turn: Turn) -> None:
+        if isinstance(frame, CarriedSigned):
+            self.named_rights.show(to, frame.signed.right, came_from, turn)
 
     # ------------------------------------------------------------ answers
 
@@ -280,32 +312,38 @@ class LogRequests:
             )
         request.until = seconds_after(turn.now, ANSWERED_WITHIN_S)
         self.timers.add(FetchMissed(), request.until)
-        frames = self._checked(link, request, message.frames, turn)
+        frames, is_awaited = self._checked(link, request, message.frames, turn)
         request.is_whole = request.is_whole and message.is_whole
         if request.own is not None:
-            request.is_refused = request.is_refused or frames is None
+            request.is_refused = request.is_refused or frames is None or message.is_early
             request.is_cut = request.is_cut or message.is_cut
+            request.is_awaited = request.is_awaited or is_awaited
             request.frames += frames or ()
-            request.places[message.place.broker] = (message.place, message.end)
+            if not is_awaited:
+                request.places[message.place.broker] = (message.place, message.end)
             return
         interests = self._interests(request.asker, request.message.type_id, turn.now)
         if frames is None or interests is None:
             return
-        admitted = [self._admitted(frame, interests) for frame in frames]
-        data = [one for one, _ in admitted if one is not None]
+        admitted = [self._admitted(request.asker, frame, interests, turn) for frame in frames]
+        data = [encode_known(one) for some, _ in admitted for one in some]
+        for frame in frames:
+            self._show_right(request.asker, frame, link.id, turn)
         is_cut = message.is_cut or any(is_less for _, is_less in admitted)
         about = message.id, message.place, message.end, message.is_whole
-        turn.send(request.asker, LogFetched(*about, is_cut, data))
+        is_early = message.is_early or is_awaited or _is_early(request.message, interests)
+        turn.send(request.asker, LogFetched(*about, is_cut, data, is_early))
 
     def _checked(
         self, link: Link, request: FetchRequest, frames: Iterable[bytes], turn: Turn
-    ) -> list[Recorded] | None:
-        """Return what may be recorded or passed on; None for what was not expected from a neighbour.
+    ) -> tuple[list[Recorded] | None, bool]:
+        """Return what may be recorded or passed on, or None for what was not expected from a neighbour.
 
-        The checks are those of frames that come by themselves.
+        Beside it, whether a frame's publisher is still to be confirmed. The checks are those of frames that
+        come by themselves.
         """
         checked: list[Recorded] = []
-        is_expected, (plain, sealed) = True, book_keys(request.message.type_id)
+        is_expected, is_awaited, (plain, sealed) = True, False, book_keys(request.message.type_id)
         for data in frames:
             frame = decode(data)
             if not isinstance(frame, Carried | Sealed) or frame.type_id != request.message.type_id:
@@ -316,18 +354,21 @@ class LogRequests:
                 is_expected = request.is_whole = False
                 continue
             try:
-                found = self.recorded_frames.check(frame)
+                found = self.recorded_frames.check(link.id, frame, turn)
                 if isinstance(found, Transit):
                     check_signature(found)
             except (BrokenCredential, PlainOfSealed, SealedTooWeakly, TransitKindMismatch) as problem:
-                request.is_whole = False
+                if problem.code == NOT_CONFIRMED:
+                    is_awaited = True
+                else:
+                    request.is_whole = False
                 turn.count("maia_frames_refused_total", code=problem.code)
             else:
                 checked.append(frame)
         if is_expected:
-            return checked
+            return checked, is_awaited
         turn.count("maia_frames_refused_total", code="REFUSED-FRAME-UNASKED")
-        return None
+        return None, False
 
     def receive_answered(self, link: Link, message: LogAnswered, turn: Turn) -> None:
         """Take note that a neighbour, and those behind it, have sent all they have."""
@@ -338,12 +379,37 @@ class LogRequests:
             self.answer_if_all_have(request, turn)
 
 
-def _lacked(logged: Logged, had: Mapping[StreamKey, RecordedRun]) -> Recorded | None:
-    """Return a recorded frame; None for what the asker has."""
+def _recorded(logged: Logged) -> Recorded | None:
+    """Return a recorded frame; None for one of another version."""
     try:
-        frame = decode_recorded(logged.data)
-        stream, number, _ = identity_of(frame)
+        return decode_recorded(logged.data)
     except ProtocolViolation:
-        return None  # of another version
-    run = had.get(stream)
-    return None if run is not None and run.first <= number <= run.last else frame
+        return None
+
+
+def _has(had: Mapping[tuple[bytes, bytes, bytes], RecordedRun], frame: Recorded) -> bool:
+    """Return whether the asker has a frame."""
+    try:
+        return is_among(had, frame)
+    except ProtocolViolation:
+        return True
+
+
+def _is_early(asked: FetchLog, interests: Sequence[RouteEntry]) -> bool:
+    """Return whether an asker's interests have not come yet: its place must stay where it was."""
+    return not {one.view for one in interests}.issuperset(asked.views)
+
+
+def _admitted_as_it_is(frame: Carried, wanted: Sequence[Predicate]) -> tuple[list[Recorded], bool]:
+    if ALWAYS in wanted:
+        return [frame], False
+    transit = from_carried(frame, {})
+    rows = _rows_in(transit, wanted)
+    if isinstance(frame, CarriedSigned):  # it is not cut
+        return ([frame], False) if rows else ([], True)
+    return [transit.cut(rows).as_carried()] if rows else [], len(rows) < transit.frame.rows
+
+
+def _rows_in(transit: Transit, wanted: Sequence[Predicate]) -> list[int]:
+    events = enumerate(transit.matched.events())
+    return [row for row, event in events if any(verdict(one, event) is True for one in wanted)]

@@ -1,19 +1,22 @@
 """What is asked of a neighbour's frames before they count for anything?
 
-A plain frame names its publisher and proves nothing, so it counts by the way on which it came; a sealed one
-is proved before it is remembered, recorded or passed on, for which no key is needed (A90). Then it is opened
-as far as this broker's keys go, and its signer's right is judged if a subscriber here is to have it (A49).
-A frame whose key or signer is not known yet waits, within limits. A broker without keys passes frames on
-by their type and reads none. A blinded frame is the same with an envelope, and cover ends where it is opened.
+A plain frame names its publisher and proves nothing, so it counts by the way on which it came. One of a
+signed type is proved where it is read, and elsewhere as often as this broker verifies in transit (A105).
+A sealed one is proved before it is remembered, recorded or passed on, for which no key is needed (A90). Then
+it is opened as far as this broker's keys go, and its signer's right is judged if a subscriber here is to have
+it (A49). A frame whose key or signer is not known yet waits, within limits. A broker without keys passes
+frames on by their type and reads none. A blinded frame is the same with an envelope, and cover ends where it
+is opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.blinded import BlindedIds, reveal
@@ -21,7 +24,7 @@ from maia.broker.keys.keys import KeyRequests, SealingKeys, spoken_of
 from maia.broker.keys.publisher_rights import PublisherRights
 from maia.broker.links.authors import check_signature
 from maia.broker.links.links import Link
-from maia.broker.links.transit import Transit, author_of
+from maia.broker.links.transit import Transit, author_of, class_of_frame
 from maia.broker.own import Own
 from maia.broker.refusals import PlainOfSealed, PublishedTooLongAgo, SealedTooWeakly, SealTooNew
 from maia.broker.rights.authoriser import Authoriser
@@ -30,17 +33,20 @@ from maia.broker.streams.run import END, Apart, Run, Stage, refuse
 from maia.broker.turn import Turn
 from maia.credentials import Principal, principal_from_bytes
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
-from maia.events import AttributeUid, Frame, Instant, Kinds
+from maia.events import AttributeUid, Frame, Instant, Kinds, seconds_after
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
 from maia.routing.overlay.table import node_id_of_key
 from maia.routing.table.hops import TypeId
 from maia.routing.table.routing_table import RoutingTable
 from maia.sealing import LEVEL_NUMBERS, EpochKeys, SignatureChecks, VerifiedRun, open_run, read_run, verify
+from maia.sealing.frames.signed import signer_of_run
 from maia.types import Sealing, TransitKindMismatch
 from maia.wire.columns import FrameReader
 from maia.wire.effects import LinkId
-from maia.wire.messages import Sealed
+from maia.wire.messages import CarriedSigned, Publish, Recorded, Sealed, Unblinded
 
+SIGNED_FOR_S: Final = 600
+"""How long a signed frame may be on its way: what is older is a repetition, whatever is still remembered."""
 EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of the newest epoch known here a frame may be: keys are on their way, not years away."""
 
@@ -74,6 +80,13 @@ def refuse_plain(run: Run, turn: Turn) -> int:
     return END
 
 
+def refuse_unsigned(run: Run, turn: Turn) -> int:
+    """Refuse what is not signed of a type whose definition says that it is (A105)."""
+    for _ in run.messages:
+        turn.count("maia_frames_refused_total", code="REFUSED-UNSIGNED")
+    return END
+
+
 def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
     """Read the values of plain frames, all of a run as one; refuse a kind that its uid does not have here."""
 
@@ -96,10 +109,52 @@ def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
             raise Apart
         whose = principal_from_bytes(first.publisher), first.stream, first.sequence, first.published_at
         written = columns[0] if run.count == 1 else ()
-        run.whole = Transit(type_id, *whose, frame, kept, written, author_of(first))
+        view, origin = class_of_frame(first)
+        about = author_of(first)
+        run.whole = Transit(type_id, *whose, frame, kept, written, about, view=view, origin=origin)
         return None
 
     return read
+
+
+def verifying(
+    link: LinkId,
+    checks: SignatureChecks,
+    rights: NamedRights,
+    skew_s: int,
+    *,
+    was_here: Callable[[Run], bool],
+    is_to_be_verified: Callable[[], bool],
+) -> Stage:
+    """Verify who signed frames of a signed type, when, and under which right; what is wrong goes nowhere."""
+
+    def verify_signed(run: Run, turn: Turn) -> int | None:
+        frames: Sequence[CarriedSigned] = run.carried  # type: ignore[assignment]  # of a stream of such frames
+        signatures = [one.signed for one in frames]
+        run.signer = run.unjudged = signatures[0].signer
+        if len({(one.signer, one.right) for one in signatures}) > 1:
+            raise Apart
+        if was_here(run):
+            turn.count("maia_duplicates_total")
+            return END
+        if not is_to_be_verified():
+            return None
+        try:
+            for at in {one.signed_at for one in signatures}:
+                if (
+                    not seconds_after(turn.now, -SIGNED_FOR_S - skew_s)
+                    <= at
+                    <= seconds_after(turn.now, skew_s)
+                ):
+                    raise BrokenCredential("SIGNED-TOO-LONG-AGO", "a frame was signed too long ago, or ahead")
+            rights.check(link, frames[0], run.whole.frame.columns, turn)
+            signer_of_run(frames, checks)
+        except BrokenCredential as problem:
+            return _refused(run, turn, problem)
+        run.unjudged = b""
+        return None
+
+    return verify_signed
 
 
 def checking_author(is_read: Callable[[], bool]) -> Stage:
@@ -138,14 +193,10 @@ def proving(checks: SignatureChecks, seen: DuplicateMemory, carries_again: Calla
     """Verify who signed frames: before they are remembered, recorded or passed on, and before they wait."""
 
     def prove(run: Run, turn: Turn) -> int | None:
-        frame = run.sealed[0]
-        run.signer = frame.signer
-        if run.count == 1:
-            about, numbers = (frame.publisher, frame.stream, frame.sequence), frame.kept
-            asked = seen.unseen_rows(*about, row_set(numbers) if numbers else ALL_ROWS)
-            if not seen.unseen_rows(*about, asked, frame.signer) and not carries_again(frame):
-                turn.count("maia_duplicates_total")
-                return END
+        run.signer = run.sealed[0].signer
+        if is_repeated(run, seen) and not carries_again(run.sealed[0]):
+            turn.count("maia_duplicates_total")
+            return END
         try:
             run.verified = verify(run.closed, checks)
         except BrokenCredential as problem:
@@ -153,6 +204,17 @@ def proving(checks: SignatureChecks, seen: DuplicateMemory, carries_again: Calla
         return None
 
     return prove
+
+
+def is_repeated(run: Run, seen: DuplicateMemory) -> bool:
+    """Return whether all of a signed frame was here before, so that it need not be proved again."""
+    if run.count > 1:
+        return False
+    frame = run.messages[0]
+    assert not isinstance(frame, Publish)  # noqa: S101 - of a neighbour
+    about, numbers = (frame.publisher, frame.stream, frame.sequence), frame.kept
+    asked = seen.unseen_rows(*about, row_set(numbers) if numbers else ALL_ROWS)
+    return not seen.unseen_rows(*about, asked, run.signer)
 
 
 def _refused(run: Run, turn: Turn, problem: type[MaiaError] | MaiaError) -> int:
@@ -396,6 +458,23 @@ class Signers:
                 "a frame was signed by a principal that may not publish what is in it",
             )
         return answer is not None
+
+    def unjudged(self, frame: Recorded, now: Instant) -> bytes:
+        """Return who signed a frame that is recorded, unless it is known here that this one may publish it.
+
+        One in the clear was proved under its right, and one out of an envelope was judged, before they came
+        to the log.
+        """
+        if not isinstance(frame, Sealed) or isinstance(frame, Unblinded):
+            return b""
+        uids = frozenset(AttributeUid(one.uid) for one in frame.columns)
+        if "" in uids:
+            uids = frozenset(self.types.kinds(frame.type_id))
+        try:
+            may = self.may_publish(frame.type_id, Principal(frame.signer), uids, now)
+        except Refusal:
+            may = False
+        return b"" if may else frame.signer
 
     def learn_what_is_at_hand(self, type_id: bytes, signer: Principal) -> None:
         """Take a signer's certificates from what it showed itself, if it is this broker or a neighbour."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.keys.blinded import reveal
 from maia.broker.keys.keys import KeyRequests, SealingKeys, spoken_of
 from maia.broker.keys.publisher_rights import PublisherRights
@@ -26,10 +27,11 @@ from maia.broker.turn import Turn
 from maia.errors import MaiaError, Refusal, Unavailable
 from maia.events import AttributeUid
 from maia.sealing import LEVEL_NUMBERS, EpochKeys, open_run, read_run, verify
+from maia.sealing.frames.signed import signer_of_run
 from maia.wire.codec import decode_recorded
 from maia.wire.columns import FrameReader
-from maia.wire.effects import Logged
-from maia.wire.messages import Carried, Sealed, Unblinded
+from maia.wire.effects import LinkId, Logged
+from maia.wire.messages import Carried, CarriedSigned, Sealed, Unblinded, signer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class RecordedFrames:
     keys: KeyRequests
     writers: PublisherRights
     signers: Signers
+    named_rights: NamedRights
     recording: Recording | None
 
     def read(self, logged: Logged) -> Outcome:
@@ -71,7 +74,8 @@ class RecordedFrames:
         try:
             message = decode_recorded(logged.data)
             if isinstance(message, Carried):
-                return Readable(from_carried(message, self.types.kinds(message.type_id)))
+                transit = from_carried(message, self.types.kinds(message.type_id))
+                return Readable(transit, signer=signer_of(message))
             return self._opened(message, logged)
         except MaiaError as problem:
             return problem
@@ -80,8 +84,8 @@ class RecordedFrames:
         """Destroy the keys of epochs of a type that are over."""
         self.keys.member.past.forget(type_id)
 
-    def check(self, frame: Carried | Sealed) -> Transit | Sealed:
-        """Return a frame that another broker has kept, if it is sealed as its type asks for, and proved."""
+    def check(self, link: LinkId, frame: Carried | Sealed, turn: Turn) -> Transit | Sealed:
+        """Return a frame that another broker has kept, if it is proved, and protected as its type asks."""
         sealing = self.types.sealing(frame.type_id)
         if isinstance(frame, Sealed):
             run = read_run([frame])  # one that contradicts itself ends the link
@@ -91,7 +95,13 @@ class RecordedFrames:
             return frame
         if sealing is not None:
             raise PlainOfSealed("the owner of this type wants it sealed")
-        return from_carried(frame, self.types.kinds(frame.type_id))
+        found = from_carried(frame, self.types.kinds(frame.type_id))
+        if isinstance(frame, CarriedSigned):
+            self.named_rights.check(link, frame, found.frame.columns, turn)
+            signer_of_run([frame], self.seals.checks)
+        elif self.types.is_signed(frame.type_id):
+            raise PlainOfSealed("REFUSED-UNSIGNED", "the owner of this type wants its frames signed")
+        return found
 
     def _opened(self, frame: Sealed, logged: Logged) -> Outcome:
         type_id, epoch = frame.type_id, frame.epoch

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from maia.broker.links.transit import Transit
+from maia.broker.links.transit import Transit, author_of, class_of_frame
 from maia.broker.rights.publisher_view import Shaped
 from maia.broker.turn import Turn
 from maia.errors import MaiaError
@@ -29,7 +29,7 @@ from maia.events import AttributeUid, Frame, Instant
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.sealing import EpochKeys, SealedRun, VerifiedRun
 from maia.wire.codec import beginning_of, decode, encode_known
-from maia.wire.messages import Carried, Column, OpenContent, Publish, Sealed
+from maia.wire.messages import Carried, CarriedSigned, Column, OpenContent, Publish, Released, Sealed
 
 if TYPE_CHECKING:
     from maia.broker.links.links import Link
@@ -125,7 +125,7 @@ class Run:
     def as_carried(self, number: int) -> Carried:
         """Return one of the frames as it travels in the clear."""
         whole, message = self.whole, self.messages[number]
-        if whole.author is not None or whole.kept:
+        if whole.author is not None or whole.kept or whole.view is not None:
             return self.transit(number).as_carried()
         label = whole.stream, message.sequence, message.published_at
         rows, columns = 1 if self.count > 1 else whole.frame.rows, self.columns[number]
@@ -203,8 +203,11 @@ _TOKEN: Final = 18
 _PUBLISH: Final = beginning_of(Publish)
 _OF_BROKERS: Final = (
     (beginning_of(Carried), len(beginning_of(Carried)) + 2 * _KEY + _TOKEN),
+    (beginning_of(CarriedSigned), len(beginning_of(CarriedSigned)) + 2 * _KEY + _TOKEN),
+    (beginning_of(Released), len(beginning_of(Released)) + 2 * _KEY + _TOKEN),
     (beginning_of(Sealed), len(beginning_of(Sealed)) + 3 * _KEY + _TOKEN),
 )
+_OF_A_CLASS: Final = (CarriedSigned, Released)
 _INTEGERS: Final = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
 """How many bytes an integer has that is not one byte, by the first of them."""
 
@@ -219,6 +222,7 @@ def gathered(data: Sequence[bytes], *, is_client: bool) -> Sequence[Frames]:
     if not start or not data[1].startswith(start):
         return ()
     found: list[Frames] = []
+    seen_as: tuple[bytes | None, bytes] | None = None
     for one in data:
         try:
             message = decode(one) if one.startswith(start) else None
@@ -227,6 +231,9 @@ def gathered(data: Sequence[bytes], *, is_client: bool) -> Sequence[Frames]:
         if not isinstance(message, Publish | Carried | Sealed) or message.rows != 1:
             break
         is_more = not message.is_bare if isinstance(message, Publish) else bool(message.kept)
+        if isinstance(message, _OF_A_CLASS):
+            seen_as = seen_as or class_of_frame(message)
+            is_more = is_more or author_of(message) is not None or class_of_frame(message) != seen_as
         if is_more or (found and message.sequence <= found[-1].sequence):
             break
         found.append(message)

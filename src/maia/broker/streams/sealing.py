@@ -19,13 +19,17 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.router import Router
 from maia.broker.keys.blinded import BlindedIds, CoverSlots
-from maia.broker.keys.keys import KeyRequests, SealingKeys, answers_of, with_answers
+from maia.broker.keys.keys import KeyRequests, SealingKeys, answers_of
 from maia.broker.links.transit import Transit, without_proof
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
 from maia.broker.refusals import KeysAwaited, PublishedTooLongAgo
+from maia.broker.rights.authorisation import Authorisation
+from maia.broker.streams.answers import AnswersGiven
+from maia.broker.streams.paths import Paths
 from maia.broker.streams.publisher import Answer
 from maia.broker.streams.run import END, Apart, Run, Stage, refuse, unseen_by
 from maia.broker.turn import Turn
@@ -35,10 +39,18 @@ from maia.events import AttributeUid, Instant, Kinds
 from maia.routing.duplicates import DuplicateMemory
 from maia.routing.table.hops import TypeId
 from maia.sealing import BATCH_MAX, Draft, EpochKeys, Publication, plaintexts_by_uid
+from maia.sealing.frames.signed import draft_signed, drafts_signed
 from maia.types import Sealing, SealingLevel
 from maia.wire.codec import encode_known
 from maia.wire.effects import Effect, LinkId, Logged, Record, Send
-from maia.wire.messages import Column, OpenContent, Sealed, SealedWithPlaintext
+from maia.wire.messages import (
+    Carried,
+    CarriedSigned,
+    Column,
+    OpenContent,
+    Sealed,
+    SealedWithPlaintext,
+)
 
 SEALED_BYTES_MAX: Final = 12 << 20
 """A sealed frame is longer than what is in it, and has to fit into a message all the same."""
@@ -176,22 +188,26 @@ class SealKeys:
 class Sealer:
     """How this broker seals frames of one type."""
 
-    __slots__ = ("_is_shared", "_level", "_seals")
+    __slots__ = ("_answers", "_is_shared", "_level", "_seals")
 
-    def __init__(self, seals: SealingKeys, level: SealingLevel, *, is_shared: bool) -> None:
+    def __init__(
+        self, seals: SealingKeys, answers: AnswersGiven, level: SealingLevel, *, is_shared: bool
+    ) -> None:
         """Seal at a level; where plaintext `is_shared`, so that it can be compared with what was signed."""
-        self._seals, self._level, self._is_shared = seals, level, is_shared
+        self._seals, self._answers, self._level, self._is_shared = seals, answers, level, is_shared
 
-    def draft(self, transit: Transit, keys: EpochKeys) -> Draft:
+    def draft(self, transit: Transit, keys: EpochKeys | None) -> Draft:
         """Return a frame sealed, and not signed yet."""
+        assert keys is not None  # noqa: S101 - looked for before
         label = transit.publisher, transit.stream, transit.sequence, transit.published_at, transit.frame.rows
         # The publisher's own signature would show hashes of what is sealed.
         about = Publication(*label, transit.kept, self._is_shared, without_proof(transit.author))
         return self._sealed([transit.columns()], [about], keys)[0]
 
-    def answering(self, transit: Transit, keys: EpochKeys) -> Draft:
-        """Return a publisher's frame sealed, with a column for each restriction that this broker answers."""
-        return self.draft(with_answers(self._seals, transit, keys), keys)
+    def answering(self, transit: Transit, keys: EpochKeys | None) -> Draft:
+        """Return a publisher's frame sealed, with a column for each answer that this broker gives."""
+        assert keys is not None  # noqa: S101 - looked for before
+        return self.draft(self._answers.added_to(transit, keys), keys)
 
     def drafts(self, run: Run, leaves: Sequence[bool]) -> list[Draft]:
         """Return those single events of a run sealed that leave."""
@@ -217,23 +233,75 @@ class SealAlone:
     seals: SealingKeys
     blinded: BlindedIds
     keys: KeyRequests
+    answers_given: AnswersGiven
 
     def __call__(self, transit: Transit, sealing: Sealing, now: Instant) -> Sealed:
         """Return it sealed and signed."""
         found = SealKeys(transit.type_id, sealing, self.seals, self.blinded, self.keys)
         keys = found.of(transit, transit.columns(), now)
-        sealer = Sealer(self.seals, sealing.level, is_shared=self.own.settings.share_plaintext)
-        return self.seals.sealer.sign([sealer.answering(transit, keys)])[0]
+        is_shared = self.own.settings.share_plaintext
+        sealer = Sealer(self.seals, self.answers_given, sealing.level, is_shared=is_shared)
+        (frame,) = self.seals.sealer.sign([sealer.answering(transit, keys)])
+        assert isinstance(frame, Sealed)  # noqa: S101 - it was drafted as one
+        return frame
 
 
 Share = Callable[[LinkId, Instant], frozenset[str]]
 """Says which uids of a type a neighbour may read anyway."""
 
 
-class ForwardSealed:
-    """Sends neighbours frames of which rows are wanted behind them; one that goes nowhere is not sealed."""
+class SignPlain:
+    """How this broker signs frames of one type that travel in the clear, under the right of one publisher."""
 
-    __slots__ = ("_key", "_log", "_match", "_router", "_sealer", "_share", "_signing", "_source")
+    __slots__ = ("_at", "_kind", "_name", "_own", "_right", "_rights", "_signer")
+
+    def __init__(self, kind: bytes, right: Authorisation, rights: NamedRights, signer: Principal) -> None:
+        """Sign as `kind`, the publisher's own type or a super-type."""
+        self._kind, self._right, self._rights, self._signer = kind, right, rights, signer
+        self._name, self._at = b"", Instant(0)
+        self._own: Authorisation | None = None
+
+    def stage(self, run: Run, turn: Turn) -> None:
+        """Name the right that frames leave under; refuse them if this broker cannot sign."""
+        if self._own is None or not self._rights.holds(self._own, turn.now):
+            self._name, self._own = self._rights.naming(self._kind, self._right, turn)
+        self._at, run.signer = turn.now, self._signer.key
+
+    @property
+    def name(self) -> bytes:
+        """Return how frames name the right that they leave under now."""
+        return self._name
+
+    def draft(self, transit: Transit, _keys: EpochKeys | None) -> Draft:
+        """Return a frame that is to be signed."""
+        return draft_signed(transit.as_carried(), self._signer, right=self._name, at=self._at)
+
+    answering = draft
+
+    def drafts(self, run: Run, leaves: Sequence[bool]) -> list[Draft]:
+        """Return those single events of a run that leave."""
+        frames = map(run.as_carried, compress(range(run.count), leaves))
+        return drafts_signed(frames, self._signer, right=self._name, at=self._at)
+
+
+class ForwardSealed:
+    """Sends neighbours frames of which rows are wanted behind them; one that goes nowhere is not sealed.
+
+    Frames of a signed type leave in the same way, in the clear.
+    """
+
+    __slots__ = (
+        "_key",
+        "_log",
+        "_match",
+        "_paths",
+        "_rights",
+        "_router",
+        "_sealer",
+        "_share",
+        "_signing",
+        "_source",
+    )
 
     def __init__(  # noqa: PLR0913 - most are named at the call
         self,
@@ -242,16 +310,19 @@ class ForwardSealed:
         router: Router,
         signing: SignTogether,
         *,
-        sealer: Sealer | None = None,
+        sealer: Sealer | SignPlain | None = None,
         share: Share | None = None,
+        rights: NamedRights | None = None,
         log: Recording | None = None,
         match: Callable[[Transit, frozenset[AttributeUid]], Matched] | None = None,
+        paths: Paths,
     ) -> None:
         """Send what a `sealer` seals of publishers here, or what came from a `source`.
 
         Where plaintext goes along, `share` says which; `log` has what is sealed here. Of a blinded type,
-        `match` says on what a frame is matched, and no frame is cut.
+        `match` says on what a frame is matched, and no frame is cut. Signed frames name `rights`.
         """
+        self._rights, self._paths = rights, paths
         self._key, self._source, self._router, self._signing = key, source, router, signing
         self._sealer, self._share, self._log, self._match = sealer, share, log, match
 
@@ -264,6 +335,8 @@ class ForwardSealed:
         part, missing = (whole, run.missing) if self._match is None else self._match(whole, run.missing)
         source, signer = self._source, run.signer
         targets = self._router.targets(self._key, part, source=source, missing=missing, signer=signer)
+        if self._match is None:  # the path of a blinded stream would name its publisher
+            self._paths.announce(targets, source, whole, turn)
         if self._sealer is None:
             self._pass_on(run, targets, turn)
         elif run.count > 1:
@@ -271,9 +344,10 @@ class ForwardSealed:
         else:
             self._seal(run, whole, self._sealer, targets, turn)
 
-    def _seal(self, run: Run, whole: Transit, sealer: Sealer, targets: _Targets, turn: Turn) -> None:
+    def _seal(
+        self, run: Run, whole: Transit, sealer: Sealer | SignPlain, targets: _Targets, turn: Turn
+    ) -> None:
         drafts, is_blinded, keys = dict[tuple[int, ...], Draft](), self._match is not None, run.keys
-        assert keys is not None  # noqa: S101 - looked for before
         seal = sealer.draft if is_blinded else sealer.answering
         if self._log is not None and (run.inner is not None or not is_blinded):  # cover is not recorded
             drafts[()] = seal(whole, keys)
@@ -285,9 +359,10 @@ class ForwardSealed:
                 draft = drafts[part] = seal(whole.cut(rows) if part else whole, keys)
             if self._router.flooding is not None:
                 self._router.flooding.before_frame(link, turn)
+            self._show_right(draft.frame, link, turn)
             self._signing.send(link, self._form(draft, link, turn), draft, turn)
 
-    def _seal_each(self, run: Run, sealer: Sealer, targets: _Targets, turn: Turn) -> None:
+    def _seal_each(self, run: Run, sealer: Sealer | SignPlain, targets: _Targets, turn: Turn) -> None:
         hops, log = run.by_frame(targets), self._log
         leaves = [log is not None or bool(one) for one in hops]
         drafts = iter(sealer.drafts(run, leaves) if any(leaves) else ())
@@ -297,6 +372,7 @@ class ForwardSealed:
                 if log is not None:
                     self._signing.record(log, draft, run.transit(number), turn)
                 for link, _ in found:
+                    self._show_right(draft.frame, link, turn)
                     self._signing.send(link, self._form(draft, link, turn), draft, turn)
 
     def _pass_on(self, run: Run, targets: _Targets, turn: Turn) -> None:
@@ -306,6 +382,7 @@ class ForwardSealed:
         for link, rows in targets.items():
             if self._router.flooding is not None:
                 self._router.flooding.before_frame(link, turn)
+            self._show_right(run.sealed[0], link, turn)  # the frames of a run name one
             for number in rows if run.count > 1 else (0,):
                 if self._share is None or run.opened is None:
                     turn.send_bytes(link, run.as_it_came(number))
@@ -314,8 +391,12 @@ class ForwardSealed:
                 form = self._with_plaintext(self._share, frame, columns, along, link, turn)
                 turn.send_bytes(link, encode_known(form))
 
-    def _form(self, draft: Draft, link: LinkId, turn: Turn) -> Sealed | SealedWithPlaintext:
-        if self._share is None:
+    def _show_right(self, frame: Sealed | CarriedSigned, link: LinkId, turn: Turn) -> None:
+        if self._rights is not None and isinstance(frame, CarriedSigned):
+            self._rights.show(link, frame.signed.right, self._source, turn)
+
+    def _form(self, draft: Draft, link: LinkId, turn: Turn) -> _Form:
+        if self._share is None or isinstance(draft.frame, CarriedSigned):
             return draft.frame
         return self._with_plaintext(self._share, draft.frame, draft.columns, {}, link, turn)
 
@@ -343,6 +424,7 @@ class ForwardSealed:
 
 
 _Targets: TypeAlias = Mapping[LinkId, Sequence[int]]
+_Form: TypeAlias = Sealed | SealedWithPlaintext | CarriedSigned
 
 
 # ------------------------------------------------------------ blinded
@@ -393,7 +475,7 @@ def matched_under_cover(
 class _SendOnceSigned(Send, frozen=True):
     """Send a frame, in one of its forms, when its draft is signed."""
 
-    form: Sealed | SealedWithPlaintext
+    form: _Form
     draft: Draft
 
 
@@ -419,19 +501,27 @@ class SignTogether:
         """Return whether something is to be signed."""
         return bool(self._unsigned)
 
-    def send(self, link: LinkId, form: Sealed | SealedWithPlaintext, draft: Draft, turn: Turn) -> None:
+    def send(self, link: LinkId, form: _Form, draft: Draft, turn: Turn) -> None:
         """Hold the place of a frame in the order of effects; `form` is what goes to this link."""
         self._note(draft)
         turn.add(_SendOnceSigned(link, b"", form, draft))
+
+    def send_carried(self, link: LinkId, frame: Carried, right: bytes, turn: Turn) -> None:
+        """Sign a frame in the clear, under a right that the link was shown, and send it."""
+        draft = draft_signed(frame, self._seals.sealer.principal, right=right, at=turn.now)
+        self.send(link, draft.frame, draft, turn)
 
     def record(
         self, log: Recording, draft: Draft, part: Transit, turn: Turn, inner: Transit | None = None
     ) -> None:
         """Hold the place of a frame in the log; `inner` is the publication that a blinded one encloses."""
-        self._note(draft)
         part = inner or part
-        stream = part.publisher.key, part.stream, b"" if inner is not None else draft.frame.signer
-        log.progress_of(part.type_id, turn.now).note_numbers(stream, part.sequence)
+        stream = part.publisher.key, part.stream
+        if not log.progress_of(part.type_id, turn.now).note_own(stream, part.sequence):
+            # It was fetched: its publisher has sent it through another broker, too.
+            turn.count("maia_duplicates_total")
+            return
+        self._note(draft)
         position = log.number(part.type_id, b"", turn.now)
         turn.add(_RecordOnceSigned(position, b"", turn.now, draft, inner))
         turn.count("maia_recorded_total")
@@ -443,7 +533,7 @@ class SignTogether:
     def signed(self, effects: list[Effect], log: Recording | None) -> list[Effect]:
         """Sign what was sealed in this turn, and put the bytes where they belong."""
         drafts, self._unsigned = list({id(one): one for one in self._unsigned}.values()), []
-        frames: dict[int, Sealed] = {}
+        frames: dict[int, Sealed | CarriedSigned] = {}
         ready: dict[int, bytes] = {}
         for at in range(0, len(drafts), BATCH_MAX):
             together = drafts[at : at + BATCH_MAX]
@@ -457,12 +547,16 @@ class SignTogether:
                 effects[at] = Send(effect.link, data)
             elif type(effect) is _RecordOnceSigned:
                 frame, inner = frames[id(effect.draft)], effect.inner
-                data = encode_known(frame if inner is None else self._blinded.unblind(frame, inner))
+                if inner is not None and isinstance(frame, Sealed):
+                    frame = self._blinded.unblind(frame, inner)
+                data = encode_known(frame)
                 assert log is not None  # noqa: S101 - it gave the frame its position
                 log.replace(Logged(effect.position, effect.recorded_at, data))
                 effects[at] = Record(effect.position, data)
         return effects
 
 
-def _with_signature(form: Sealed | SealedWithPlaintext, proved: Sealed) -> Sealed | SealedWithPlaintext:
-    return SealedWithPlaintext(proved, form.contents) if isinstance(form, SealedWithPlaintext) else proved
+def _with_signature(form: _Form, proved: Sealed | CarriedSigned) -> _Form:
+    if isinstance(form, SealedWithPlaintext) and isinstance(proved, Sealed):
+        return SealedWithPlaintext(proved, form.contents)
+    return proved

@@ -6,11 +6,13 @@ neighbour sent leaves in the bytes in which it came, unless some of it was here 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from maia.broker.audiences.identity_classes import LinkIdentities
-from maia.broker.audiences.local_subscribers import LocalSubscribers, Seen, deliver
+from maia.broker.audiences.local_subscribers import LocalSubscribers, Seen, SubscriberGroup, deliver
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.links.authors import AttachedStatements, vouched_for
@@ -18,9 +20,13 @@ from maia.broker.links.links import Link
 from maia.broker.links.transit import Labels, StreamOrder, Transit
 from maia.broker.log.recording import Recording
 from maia.broker.refusals import LedgerRequired
+from maia.broker.streams.borders import Borders
 from maia.broker.streams.disclosures import DeliveryTally, Disclosures
+from maia.broker.streams.paths import Paths
 from maia.broker.streams.run import LATER, Run, Stage, pass_all, refuse
 from maia.broker.turn import Turn
+from maia.credentials.requirements import NO_REQUIREMENT, is_met
+from maia.events import Instant
 from maia.routing.aggregation.spill import SpillAccounts
 from maia.wire.codec import encode_known
 from maia.wire.effects import LinkId
@@ -57,9 +63,18 @@ def recording_arrived(record: Callable[[Recorded, Turn], object], *, is_sealed: 
 class Deliveries:
     """Delivers what subscribers of this broker see, in the publisher's order, and on record before."""
 
-    __slots__ = ("_attached", "_audiences", "_delivered", "_identities", "_ledger", "_links", "_order")
+    __slots__ = (
+        "_attached",
+        "_audiences",
+        "_delivered",
+        "_identities",
+        "_ledger",
+        "_links",
+        "_order",
+        "_paths",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of one broker
         self,
         audiences: Mapping[bytes, LocalSubscribers],
         order: StreamOrder,
@@ -68,19 +83,24 @@ class Deliveries:
         identities: LinkIdentities,
         attached: AttachedStatements,
         delivered: DeliveryTally,
+        *,
+        paths: Paths | None = None,
     ) -> None:
         """Deliver to the subscribers of each type; `ledger` says where that goes on record, if it does."""
         self._audiences, self._order, self._ledger, self._links = audiences, order, ledger, links
         self._identities, self._attached, self._delivered = identities, attached, delivered
+        self._paths = paths
 
     def of(self, type_id: bytes) -> Stage:
         """Deliver frames of a type; of a blinded one, the publications that are in them."""
         audiences, (ledger, refused) = self._audiences, self._ledger(type_id)
 
         def give(run: Run, turn: Turn) -> None:
-            audience = audiences.get(type_id)
+            audience, view = audiences.get(type_id), run.whole.view
             if audience is None or run.is_unread:
                 return
+            if view is not None:
+                audience = audience.behind(view)
             if refused is not None:
                 refuse(refused, turn)
             else:
@@ -122,11 +142,14 @@ class Deliveries:
             group = audience.classes[key]
             if missing and not missing.isdisjoint(group.asks):
                 continue  # it cannot be known whether its members may see them
+            if group.sort.of_path is not NO_REQUIREMENT and not self._path_meets(group, run, whole, now):
+                continue
             members: Sequence[Mapping[LinkId, list[int]]] = [group.members]
             taken, shown, made = rows if run.count == 1 else (number,), group.sort.shown, group.made
             if made is not None and made.summaries is not None:
-                frame = frame or run.transit(number)
-                made.summaries.take(frame, rows, now)
+                if audience.counts(group, whole.view):
+                    frame = frame or run.transit(number)
+                    made.summaries.take(frame, rows, now)
                 run.got(taken)
                 continue
             is_whole = frame is None or len(rows) == frame.frame.rows
@@ -142,26 +165,30 @@ class Deliveries:
                 continue
             run.got(taken)
             if ledger is not None:
-                identity = whole.publisher.key, whole.stream, label.sequence
+                identity = whole.publisher.key, whole.published_in, label.sequence
                 ledger.record(self._links, members, identity, seen.shown, now)
             labels = labels or whole.labels_of(label.sequence, label.published_at)
             sent = deliver(labels, seen, members, turn)
             self._delivered.add(seen.rows * sent, label.published_at, now)
 
+    def _path_meets(self, group: SubscriberGroup, run: Run, whole: Transit, now: Instant) -> bool:
+        """Return whether the routers on the way are what the members of a class require."""
+        paths = self._paths
+        return paths is not None and is_met(group.sort.of_path, paths.attributes(run.link, whole, now))
+
 
 # ------------------------------------------------------------ neighbours
 
 
-def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Router) -> tuple[Stage, Send]:
-    """Send each neighbour the rows of a plain type that are wanted behind it."""
+def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Router, paths: Paths) -> Send:
+    """Send each neighbour the rows of a plain type that are wanted behind it, but none behind a border."""
     spill, flooding = routes.spill, router.flooding
-
-    def forward(run: Run, turn: Turn) -> None:
-        send(run, run.whole, turn)
 
     def send(run: Run, whole: Transit, turn: Turn) -> None:
         ready: dict[object, bytes] = {}
-        for link, rows in router.targets(type_id, whole, source=source).items():
+        targets = router.targets(type_id, whole, source=source)
+        paths.announce(targets, source, whole, turn)
+        for link, rows in targets.items():
             account = spill.of(link)
             if run.count > 1:
                 for row in rows:
@@ -181,12 +208,70 @@ def forwarding(type_id: bytes, source: LinkId | None, routes: Routes, router: Ro
                         data = encode_known(whole.cut(rows).as_carried() if part else run.as_carried(0))
                     ready[part] = data
                 if flooding is not None:
-                    flooding.before_frame(link, turn)
+                    flooding.before_frame(link, turn, whole.view)
                 turn.send_bytes(link, data)
                 account.sent_bytes += len(data)
             run.got(rows)
 
-    return forward, send
+    return send
+
+
+def releasing(
+    type_id: bytes,
+    source: LinkId | None,
+    router: Router,
+    borders: Borders,
+    paths: Paths,
+    right: Callable[[Run, int], bytes],
+) -> Send:
+    """Send neighbours behind borders what each class there sees; of a signed type, under this `right`."""
+    spill, flooding = borders.routes.spill, router.flooding
+
+    def release(run: Run, whole: Transit, turn: Turn) -> None:
+        if not borders.routes.borders or whole.view is not None:
+            return
+        for seen, wanted in borders.released(type_id, whole, turn.now, source=source):
+            paths.announce([link for link, _ in wanted], source, whole, turn)
+            for number, frame in enumerate(one_by_one(run, seen)):
+                for link, rows in wanted:
+                    message = borders.message(link, frame, right(run, number), turn)
+                    if message is None:
+                        continue
+                    if flooding is not None:
+                        flooding.before_frame(link, turn, seen.view)
+                    data = encode_known(message)
+                    turn.send_bytes(link, data)
+                    spill.of(link).sent_bytes += len(data)
+                    run.got(rows)
+
+    return release
+
+
+def one_by_one(run: Run, seen: Transit) -> Iterator[Transit]:
+    """Yield what a class sees of each frame of a run, as a frame."""
+    if run.count == 1:
+        yield seen
+        return
+    for row, number in enumerate(seen.kept or range(seen.frame.rows)):
+        message = run.messages[number]
+        yield replace(
+            seen,
+            sequence=message.sequence,
+            published_at=message.published_at,
+            frame=seen.frame.take((row,)),
+            kept=(),
+            written=(),
+        )
+
+
+def in_turn(*sends: Send) -> tuple[Stage, Send]:
+    """Return what sends a run in several ways, as a stage and by itself."""
+
+    def send(run: Run, whole: Transit, turn: Turn) -> None:
+        for one in sends:
+            one(run, whole, turn)
+
+    return lambda run, turn: send(run, run.whole, turn), send
 
 
 def counting_arrivals(link: LinkId, type_id: bytes, spill: SpillAccounts[LinkId]) -> Stage:

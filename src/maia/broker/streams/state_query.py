@@ -17,6 +17,7 @@ from typing import Final
 
 from maia.broker.audiences.local_subscribers import Audiences, Seen
 from maia.broker.interests.expected_sources import ExpectedSources
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes, book_keys
 from maia.broker.keys.blinded import BlindedIds
@@ -27,6 +28,7 @@ from maia.broker.own import Own
 from maia.broker.refusals import LedgerRequired, PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
+from maia.broker.streams.borders import Borders, right_of
 from maia.broker.streams.disclosures import DeliveryRecords
 from maia.broker.streams.recorded_frames import Readable, RecordedFrames
 from maia.broker.streams.sealing import SealAlone
@@ -36,6 +38,7 @@ from maia.errors import BadInput, BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import Instant, seconds_after
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
+from maia.sealing.frames.signed import draft_signed
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, encode, encode_known
 from maia.wire.effects import LinkId, Logged
@@ -97,7 +100,9 @@ class StateAnswers:
     links: dict[LinkId, Link]
     audiences: Audiences
     recorded_frames: RecordedFrames
+    named_rights: NamedRights
     retained: RetainedFrames
+    borders: Borders
     timers: TimerWheel
     sources: ExpectedSources
     records: DeliveryRecords
@@ -140,8 +145,7 @@ class StateAnswers:
         for last in self._usable(type_id, turn.now):
             # Those behind it may see different frames of a stream: the last that is wanted, and some before.
             for said in [last] if self.types.holds_topics(type_id) else self.retained.line(last.frame):
-                data = self._for_neighbour(link.id, said, turn.now)
-                if data is not None:
+                for data in self._for_neighbour(link.id, said, turn):
                     turn.send(link.id, StateFrame(question, data))
         self._ask(link.id, question, type_id, turn)
 
@@ -195,7 +199,7 @@ class StateAnswers:
         if question is None or link.id not in question.waits_for:
             return
         try:
-            frame = self._frame_of(question, message)
+            frame = self._frame_of(question, message, link, turn)
         except (PlainOfSealed, SealedTooWeakly, TransitKindMismatch, BrokenCredential) as problem:
             turn.count("maia_frames_refused_total", code=problem.code)
             return
@@ -220,8 +224,7 @@ class StateAnswers:
             case None:
                 pass
             case neighbour:
-                data = self._for_neighbour(neighbour, said, now)
-                if data is not None:
+                for data in self._for_neighbour(neighbour, said, turn, link.id):
                     turn.send(neighbour, StateFrame(question.id, data))
 
     def _show_in_answer(
@@ -277,7 +280,8 @@ class StateAnswers:
         classes = [] if audience is None else list(audience.classes.values())[:_CLASSES_LOOKED_AT]
         # With a subscriber here that wants everything of the type, all of it passes here.
         is_whole = question.is_whole and not self.types.holds_topics(question.type_id)
-        if is_whole and any(one.routed == ALWAYS for one in classes):
+        is_for_all = audience is not None and not audience.is_mixed
+        if is_whole and is_for_all and any(one.routed == ALWAYS for one in classes):
             self.retained.complete(question.type_id, seconds_after(turn.now, self.own.settings.lease_s))
         _answer(question, turn)
 
@@ -338,33 +342,56 @@ class StateAnswers:
             return
         turn.count("maia_states_sent_total")
 
-    def _for_neighbour(self, link: LinkId, said: RetainedFrame, now: Instant) -> bytes | None:
-        """Return a frame as a neighbour may have it: the rows wanted behind it, sealed if need be."""
-        frame, router = said.frame, self.router
+    def _for_neighbour(
+        self, link: LinkId, said: RetainedFrame, turn: Turn, came_from: LinkId | None = None
+    ) -> list[bytes]:
+        """Return a frame as a neighbour may have it: the rows wanted behind it, signed or sealed."""
+        frame, router, now = said.frame, self.router, turn.now
         plain, sealed = book_keys(frame.type_id)
         if isinstance(frame, Sealed):
-            return encode_known(frame) if router.wants(link, sealed) else None
-        key = plain if self.types.sealing(frame.type_id) is None else sealed
-        rows = router.answer_rows(link, key, frame.matched, came_from=said.came_from)
-        if not rows:
-            return None
+            return [encode_known(frame)] if router.wants(link, sealed) else []
         sealing = self.types.sealing(frame.type_id)
-        if sealing is None:
-            return encode_known(frame.cut(rows).as_carried())
+        key = plain if sealing is None else sealed
+        found = self.borders.for_neighbour(link, key, frame, came_from=said.came_from)
         try:
-            return encode_known(self.seal_alone(frame, sealing, now))
+            if not found:
+                return []
+            if sealing is not None:
+                return [encode_known(self.seal_alone(frame, sealing, now))]
+            if found[0].view is not None and frame.view is None:
+                right = right_of(frame) or self._right_of(frame, said, turn)
+                made = [self.borders.message(link, one, right, turn) for one in found]
+                return [encode_known(one) for one in made if one is not None]
+            if frame.signed is not None:  # it is not cut
+                self.named_rights.show(link, frame.signed.right, came_from, turn)
+                return [encode_known(frame.as_carried())]
+            if self.types.is_signed(frame.type_id):
+                return self._signed_alone(link, found[0], said, turn)
+            return [encode_known(one.as_carried()) for one in found]
         except MaiaError:
-            return None
+            return []  # its keys are gone: what was sealed with them is not for today's readers
 
-    # its keys are gone: what was sealed with them is not for today's readers
+    def _right_of(self, frame: Transit, said: RetainedFrame, turn: Turn) -> bytes:
+        """Return how a frame of a signed type names its publisher's right; nothing for another type."""
+        if not self.types.is_signed(frame.type_id) or said.right is None:
+            return b""
+        return self.named_rights.naming(frame.type_id, said.right, turn)[0]
 
-    def _frame_of(self, question: Question, message: StateFrame) -> Transit | Sealed:
+    def _signed_alone(self, link: LinkId, frame: Transit, said: RetainedFrame, turn: Turn) -> list[bytes]:
+        name = self._right_of(frame, said, turn)
+        if not name:
+            return []  # it passed before its type was known to be signed
+        draft = draft_signed(frame.as_carried(), self.own.principal, right=name, at=turn.now)
+        self.named_rights.show(link, name, None, turn)
+        return [encode_known(self.seal_alone.seals.sealer.sign([draft])[0])]
+
+    def _frame_of(self, question: Question, message: StateFrame, link: Link, turn: Turn) -> Transit | Sealed:
         frame = decode(message.frame)
         if not isinstance(frame, Carried | Sealed) or frame.type_id != question.type_id:
             raise ProtocolViolation(
                 "PROTOCOL-STATE", "a question about the state was answered with something else"
             )
-        return self.recorded_frames.check(frame)
+        return self.recorded_frames.check(link.id, frame, turn)
 
 
 def _answer(question: Question, turn: Turn) -> None:

@@ -7,7 +7,7 @@ of its type, its publisher's statement or the ids of a blinded type have changed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -16,6 +16,7 @@ from maia.broker.audiences.identity_classes import LinkIdentities
 from maia.broker.audiences.local_subscribers import Audiences
 from maia.broker.interests.expected_sources import ExpectedSources
 from maia.broker.interests.impairment import Impairments
+from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.blinded import BlindedIds, CoverSlots
@@ -29,9 +30,12 @@ from maia.broker.links.transit import Transit
 from maia.broker.log.recording import Recording
 from maia.broker.log.retained import RetainedFrames
 from maia.broker.own import Own
+from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.rights.validity import ValidityTracker
+from maia.broker.streams.answers import AnswersGiven
+from maia.broker.streams.borders import Borders
 from maia.broker.streams.catch_up import CatchUp
 from maia.broker.streams.disclosures import DeliveryRecords, DeliveryTally
 from maia.broker.streams.neighbour import (
@@ -40,11 +44,15 @@ from maia.broker.streams.neighbour import (
     Wait,
     asked_for,
     checking_author,
+    is_repeated,
     proving,
     reading_carried,
     refuse_plain,
+    refuse_unsigned,
     too_weak,
+    verifying,
 )
+from maia.broker.streams.paths import Paths
 from maia.broker.streams.publisher import (
     LOST,
     answered,
@@ -66,6 +74,7 @@ from maia.broker.streams.sealing import (
     Sealer,
     SealKeys,
     Share,
+    SignPlain,
     SignTogether,
     awaiting_keys,
     enclosing,
@@ -73,12 +82,15 @@ from maia.broker.streams.sealing import (
 )
 from maia.broker.streams.sending import (
     Deliveries,
+    Send,
     counting_arrivals,
     forwarding,
     hearing,
+    in_turn,
     on_mesh,
     recording,
     recording_arrived,
+    releasing,
 )
 from maia.broker.turn import Turn
 from maia.routing.table.hops import book_key_of_sealed
@@ -86,6 +98,7 @@ from maia.types import Sealing
 from maia.wire.effects import LinkId
 from maia.wire.messages import (
     Carried,
+    CarriedSigned,
     OpenContent,
     Publish,
     Sealed,
@@ -125,6 +138,7 @@ class Streams:
     blinded: BlindedIds
     cover: CoverSlots
     seals: SealingKeys
+    answers_given: AnswersGiven
     writers: PublisherRights
     statements: ValidityTracker
     router: Router
@@ -138,10 +152,13 @@ class Streams:
     impairments: Impairments
     delivered: DeliveryTally
     shares: Shares
+    paths: Paths
     signers: Signers
+    named_rights: NamedRights
     projections: Projections
     sources: ExpectedSources
     records: DeliveryRecords
+    borders: Borders
     entries: Publishers
     revocation: Listener
     signing: SignTogether = field(init=False)
@@ -165,6 +182,7 @@ class Streams:
             self.identities,
             self.attached,
             self.delivered,
+            paths=self.paths,
         )
 
     # ------------------------------------------------------------ entries
@@ -258,18 +276,37 @@ class Streams:
             looks.append(attaching(link, entry))
         if sealing is not None:
             looks.append(self._seal_keys(type_id, sealing).stage(answer))
+        signer = self._signer(type_id, right) if self.types.is_signed(type_id) else None
+        if signer is not None:
+            looks.append(signer.stage)
         looks.append(self._look_at_seen)
         later = [self._retaining(type_id, entry)]
         if entry.projections:
             later.append(projecting(link, entry, self._above, self._consenting))
         later.append(answered(answer))
-        return Stream(tuple(looks), (note_number, *self._sends(type_id, sealing)), tuple(later), version)
+        return Stream(
+            tuple(looks), (note_number, *self._sends(type_id, sealing, signer)), tuple(later), version
+        )
 
-    def _sends(self, type_id: bytes, sealing: Sealing | None) -> tuple[Stage, ...]:
+    def _signer(self, type_id: bytes, right: Authorisation) -> SignPlain:
+        return SignPlain(type_id, right, self.named_rights, self.own.principal)
+
+    def _sends(
+        self, type_id: bytes, sealing: Sealing | None, signer: SignPlain | None = None
+    ) -> tuple[Stage, ...]:
         """Return what subscribers and neighbours get of what is published here."""
         log, deliver = self.recording, self._deliveries.of(type_id)
+        if signer is not None:
+            log = log if log is not None and log.records(type_id) else None
+            to = type_id, None, self.router, self.signing
+            signed = ForwardSealed(
+                *to, sealer=signer, log=log, rights=self.named_rights, paths=self.paths
+            ).send
+            release = self._releasing(type_id, None, lambda _run, _number: signer.name)
+            return self._remember, deliver, in_turn(signed, release)[0]
         if sealing is None:
-            forward, _ = forwarding(type_id, None, self.routes, self.router)
+            to_neighbours = forwarding(type_id, None, self.routes, self.router, self.paths)
+            forward, _ = in_turn(to_neighbours, self._releasing(type_id, None, _unsigned))
             is_recorded = log is not None and log.records(type_id)
             given = (recording(log), deliver) if log is not None and is_recorded else (deliver,)
             if type_id in self.statements.streams:
@@ -291,10 +328,13 @@ class Streams:
             None,
             self.router,
             self.signing,
-            sealer=Sealer(self.seals, sealing.level, is_shared=self.own.settings.share_plaintext),
+            sealer=Sealer(
+                self.seals, self.answers_given, sealing.level, is_shared=self.own.settings.share_plaintext
+            ),
             share=self._share(name, sealing),
             log=log if is_recorded else None,
             match=match,
+            paths=self.paths,
         )
 
     def _enclosing(self, sealing: Sealing) -> tuple[Stage, Stage]:
@@ -339,7 +379,11 @@ class Streams:
         """Compile what frames go through that are published as a super-type."""
         type_id = projection.type_id
         sealing = self.types.sealing(type_id)
-        retain, sends = self._retaining(type_id, entry, projection), self._sends(type_id, sealing)
+        retain = self._retaining(type_id, entry, projection)
+        signer = self._signer(type_id, entry.right) if self.types.is_signed(type_id) else None
+        sends = self._sends(type_id, sealing, signer)
+        if signer is not None:
+            return Stream((signer.stage, self._look_at_seen), (retain, *sends))
         if sealing is None:
             return Stream((self._look_at_seen,), (retain, *sends))
         sealed = (self._seal_keys(type_id, sealing).stage(), *sends)
@@ -383,17 +427,28 @@ class Streams:
         routes = self.routes
         if self.types.sealing(type_id) is not None:
             return Stream((refuse_plain,), (), (), version)
+        is_signed = issubclass(kind, CarriedSigned)
+        if self.types.is_signed(type_id) and not is_signed:
+            return Stream((refuse_unsigned,), (), (), version)
         looks = [
             reading_carried(type_id, self.types.kinds(type_id)),
             self._asked_for(link, type_id, type_id),
         ]
+        if is_signed:
+            looks.append(self._verifying(link.id, type_id))
         if kind is not Carried:
             looks.append(checking_author(partial(self._is_read, type_id)))
         looks.append(self._look_at_seen)
         given = [self._deliveries.of(type_id)]
         if self.catch_up is not None and self.catch_up.records(type_id):
-            given.insert(0, recording_arrived(self.catch_up.record_arrived, is_sealed=False))
-        forward, send = forwarding(type_id, link.id, routes, self.router)
+            given.insert(0, recording_arrived(self.catch_up.record_arrived, is_sealed=is_signed))
+        onward_as_it_is = forwarding(type_id, link.id, routes, self.router, self.paths)
+        if is_signed:
+            onward_as_it_is = ForwardSealed(
+                type_id, link.id, self.router, self.signing, rights=self.named_rights, paths=self.paths
+            ).send
+        right = _signed_right if is_signed else _unsigned
+        forward, send = in_turn(onward_as_it_is, self._releasing(type_id, link.id, right))
         remember, onward = self._remember, forward
         if self.router.flooding is not None:
             remember, onward = on_mesh(remember, send, self._carries_again)
@@ -401,8 +456,23 @@ class Streams:
         if type_id in self.statements.streams:
             sends += [onward, self._hearing(given)]
         else:
-            sends += [*given, onward, counting_arrivals(link.id, type_id, routes.spill)]
+            sends += [*given, onward]
+            if not is_signed:  # what is not cut is not all wanted
+                sends.append(counting_arrivals(link.id, type_id, routes.spill))
         return Stream(tuple(looks), tuple(sends), (), version)
+
+    def _releasing(self, type_id: bytes, source: LinkId | None, right: Callable[[Run, int], bytes]) -> Send:
+        return releasing(type_id, source, self.router, self.borders, self.paths, right)
+
+    def _verifying(self, link: LinkId, type_id: bytes) -> Stage:
+        return verifying(
+            link,
+            self.seals.checks,
+            self.named_rights,
+            self.own.settings.skew_s,
+            was_here=lambda run: is_repeated(run, self.routes.seen) and not self._carries_again(run),
+            is_to_be_verified=lambda: self._is_read(type_id) or self.named_rights.proofs.is_to_be_verified(),
+        )
 
     def _of_sealed(self, link: Link, name: bytes, version: int) -> tuple[Stream, Open]:
         """Compile what sealed frames under a name go through, and return what opens them."""
@@ -434,7 +504,9 @@ class Streams:
         )
         match = partial(matched_under_cover, sealing, kinds) if is_blinded and sealing is not None else None
         share = None if sealing is None else self._share(name, sealing)
-        forward = ForwardSealed(key, link.id, self.router, self.signing, share=share, match=match)
+        forward = ForwardSealed(
+            key, link.id, self.router, self.signing, share=share, match=match, paths=self.paths
+        )
         remember: Stage = self._remember
         onward: Stage = forward.stage
         if self.router.flooding is not None:
@@ -502,3 +574,13 @@ class Streams:
 def _one_by_one(run: Run, _turn: Turn) -> None:
     if run.count > 1:
         raise Apart
+
+
+def _unsigned(_run: Run, _number: int) -> bytes:
+    return b""
+
+
+def _signed_right(run: Run, number: int) -> bytes:
+    """Return how one of a neighbour's signed frames names its right."""
+    message = run.messages[number]
+    return message.signed.right if isinstance(message, CarriedSigned) else b""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from maia.api.endpoints import Endpoint
     from maia.api.requests import ApiArgument
     from maia.api.responses import News, ProviderAnswer, SubjectAnswer
+    from maia.credentials import Principal
     from maia.credentials.appointments import ParameterKind
     from maia.credentials.identity import SignedIdentity
 
@@ -42,7 +43,10 @@ if TYPE_CHECKING:
 app = command_group("")
 subjects = command_group("Register the subjects of the identity provider.")
 trust = command_group("Trust the identity providers of other domains: their subjects can be guests here.")
-SubjectKey: TypeAlias = Annotated[str, typer.Argument(metavar="SUBJECT", help="Whom: key or .pub file.")]
+SubjectKey: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="SUBJECT", help="Whom: key, .pub file, or (to add) an X.509 certificate, .pem."),
+]
 ProviderKey: TypeAlias = Annotated[
     str, typer.Argument(metavar="PROVIDER", help="The other domain: key or .pub file.")
 ]
@@ -131,7 +135,8 @@ def _subjects(
     """Return the subjects of a source by their keys; an attribute without a value is left out."""
     from maia.api.arguments import written
     from maia.config.row_sources import row_of
-    from maia.credentials.appointments import ParameterKind
+    from maia.credentials.appointments import ParameterKind, Word
+    from maia.events import named_uid
 
     found: dict[str, SubjectBody] = {}
     if len(cells) > ROWS_MAX:
@@ -141,10 +146,13 @@ def _subjects(
             raise BadSubjectSource(f"row {number} has {len(cell)} values, and {2 + len(names)} are declared")
         given = {name: value for name, value in zip(names, cell[2:], strict=True) if value is not None}
         kinds = (ParameterKind.PRINCIPAL, ParameterKind.STRING, *(names[name] for name in given))
-        principal, identifier, *values = row_of((*cell[:2], *given.values()), kinds, number)
+        read = row_of((*cell[:2], *given.values()), kinds, number)
+        principal, identifier, *values = (one for one in read if not isinstance(one, Word))
+        if len(values) < len(given):
+            raise BadSubjectSource(f"row {number}: a key stands here, and an X.509 name for none")
         if str(principal) in found:
             raise BadSubjectSource(f"row {number}: another row has the same key")
-        attributes = {name: written(value) for name, value in zip(given, values, strict=True)}
+        attributes = {str(named_uid(name)): written(one) for name, one in zip(given, values, strict=True)}
         found[str(principal)] = SubjectBody(str(identifier), attributes)
     return found
 
@@ -190,6 +198,7 @@ def add(
     Examples:
         maia domain subject add anna.pub anna@norway -a nationality=no -a clearance=3 -k desk.key
           --credentials certs
+        maia domain subject add anna.pem anna@norway -a nationality=no -k desk.key --credentials certs
     """
     attributes: dict[str, ApiArgument] = {}
     for word in attribute or ():
@@ -198,8 +207,21 @@ def add(
             problem = "is given twice" if equals else "is not NAME=VALUE"
             raise BadInput("INPUT-ARGUMENT-WORD", f"the attribute `{word[:64]}` {problem}")
         (attributes[name],) = arguments_from_words([value])
-    body = SubjectBody(identifier, attributes)
-    return _subject(caller.ask(api.REGISTER_SUBJECT, body, principal=read_principal(subject)))
+    principal, certificates = _key_or_certificates(subject)
+    body = SubjectBody(identifier, attributes, certificates)
+    return _subject(caller.ask(api.REGISTER_SUBJECT, body, principal=principal))
+
+
+def _key_or_certificates(word: str) -> tuple[Principal, list[bytes]]:
+    """Return the key that is meant, and the X.509 certificates if a file with some was named."""
+    from maia.credentials.x509_chains import key_of_x509, x509_from_file
+
+    path = Path(word)
+    data = path.read_bytes() if path.suffix in {".pem", ".crt", ".cer", ".der"} and path.is_file() else None
+    if data is None:
+        return read_principal(word), []
+    certificates = x509_from_file(data)
+    return key_of_x509(certificates[0]), certificates
 
 
 @subjects.command()
@@ -241,6 +263,7 @@ def _subject(found: SubjectAnswer) -> Answer:
     return Answer(
         row("subject", found.principal, **plain(found)),
         row("identifier", found.identifier),
+        row("certified as", found.certified_as),
         row("attribute", [f"{name} = {shown_argument(value)}" for name, value in found.attributes.items()]),
         row("registered", f"{found.registered_at} by {found.registered_by}"),
     )

@@ -47,7 +47,7 @@ FactName: TypeAlias = Annotated[str, typer.Argument(help="The fact, as the polic
 @app.command()
 def appoint(
     *,
-    holder: str = arg("Whom: key or .pub file."),
+    holder: str = arg("Whom: key, .pub file, or x509:CN=…,O=… of a registered subject."),
     name: str = arg("To what, as policies call it."),
     caller: EntitledCaller,
     out: Path = need("The file to write the certificate to.", "--out", "-o"),
@@ -61,14 +61,15 @@ def appoint(
         maia domain appoint smith.pub court_order 'case 7' 'AE05 XYZ' --days 30 -k judge.key
           --credentials judge-certs -o order.appointment
     """
-    from maia.credentials.appointments import appointment_from_bytes, appointment_to_text
+    from maia.credentials.appointments import X509_WORD, appointment_from_bytes, appointment_to_text
 
     valid = period.validity()
     if out.exists() and not force:
         raise BadFile(f"`{out}` is already there; `--force` replaces it")
     start, end = ("unbounded" if one is None else str(one) for one in (valid.not_before, valid.not_after))
     arguments = arguments_from_words(parameters or ())
-    body = Appointing(str(read_principal(holder)), name, Period(start, end), arguments)
+    whom = holder if holder.startswith(X509_WORD) else str(read_principal(holder))
+    body = Appointing(whom, name, Period(start, end), arguments)
     found = caller.ask(api.APPOINT, body)
     write_new(out, appointment_to_text(appointment_from_bytes(found.certificate)), overwrite=force)
     return Answer(
@@ -142,6 +143,7 @@ def assert_(name: FactName, caller: EntitledCaller, arguments: Words = None) -> 
 
     Examples:
         maia domain fact assert on_duty smith.pub night -k desk.key --credentials certs
+        maia domain fact assert on_duty x509:CN=Smith,O=Met night -k desk.key --credentials certs
     """
     fact = arguments_from_words(arguments or ())
     is_news = caller.ask(api.ASSERT_FACT, FactBody(name, fact)).is_news

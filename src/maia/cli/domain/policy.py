@@ -39,8 +39,8 @@ def check(
     parent: Parents = None,
     types: list[Path] | None = opt("Files, or folders of *.type and *.quorum. May be repeated."),
     domain: str | None = opt("Whom `here` means: key or .pub file."),
-    against: Path | None = opt(
-        "Compare with what was seen of an event log: who would have seen more, or less?"
+    against: str | None = opt(
+        "Compare with what was seen of an event log: who would have seen more, or less?", metavar="PLACE"
     ),
     register: Path | None = opt("With --against: the rights in force, from `maia domain register --json`."),
     in_force: Path | None = opt("With --against: the policy in force, for what members would get."),
@@ -51,7 +51,7 @@ def check(
     key: Path | None = KEY_OF,
     credentials: list[Path] | None = CREDENTIALS_OF,
     examples: int = opt("With --against: of each principal.", default=3, min=0, max=100),
-    record: Path | None = RECORD_OF,
+    record: str | None = RECORD_OF,
 ) -> Iterator[Answer]:
     """Check a policy on this machine: every error, with its line and its rule.
 

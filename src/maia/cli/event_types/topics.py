@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maia.cli.command import arg, opt
+from maia.cli.command import arg, flag, opt
 from maia.cli.event_types.types import OWNER, SigningOptions
 from maia.cli.inputs import (
     attribute_from_words,
@@ -34,6 +34,7 @@ def declare(
         "name:kind or name:kind:uid, of typed topics; repeatable.", "--attribute", "-a"
     ),
     like: Path | None = opt("Typed topics with the attributes of this definition."),
+    several: bool = flag("A publication may be on several topics at once; readers of two get it once."),
     owner: str | None = OWNER,
     signing: SigningOptions,
 ) -> Answer:
@@ -43,12 +44,13 @@ def declare(
         maia topic declare /news --org city
         maia topic declare /news -k city.key -o news.type
         maia topic declare /news -k city.key --text headline -o news.type
+        maia topic declare /alarms -k city.key --several -o alarms.type
         maia topic declare /traffic -k city.key --like numberplate.type -o traffic.type
         maia topic declare /prices -k city.key -a price:float -a currency:string -o prices.type
     """
     from maia.predicates.path_patterns import parse_path_pattern
     from maia.types import TypeDefinition, sign_definition
-    from maia.types.definition import plain_attributes, topic_attributes, tree_name
+    from maia.types.definition import PUBLICATION, plain_attributes, topic_attributes, tree_name
 
     if sum(map(bool, (text, attributes, like))) > 1:
         raise BadInput(
@@ -59,21 +61,26 @@ def declare(
             "INPUT-TOPIC-DECLARATION", f"`{root}` is no root: one declaration is for all topics below `/…`"
         )
     exact = signing.exact(owner)
+    is_signed = signing.protection == "signed"
     if like is not None:
         shape = topic_attributes(read_definition(like).definition.attributes)
     elif attributes:
         shape = topic_attributes(attribute_from_words(words) for words in attributes)
     else:
         shape = plain_attributes(attribute_from_words(f"{name}:string") for name in text or ())
+    if several:
+        shape = (*shape, PUBLICATION)
     if exact is None:
-        ours, level = opened(signing.org), signing.sealing
+        ours, level = opened(signing.org), signing.level
         name = tree_name(ours.principal, root).name
         return signing.kept(
-            ours.define_shape(name, shape, sealed=level is not None, level=level or "attribute")
+            ours.define_shape(
+                name, shape, sealed=level is not None, level=level or "attribute", signed=is_signed
+            )
         )
     signing_key = exact[0]
     whose = signing_key.principal if owner is None else read_owner(owner)
     embedded = tuple(read_certificates(signing.credentials or ()))
     sealed = signing.chosen(before=None, signer=signing_key.principal)
-    definition = TypeDefinition(tree_name(whose, root), None, shape, embedded, sealed)
+    definition = TypeDefinition(tree_name(whose, root), None, shape, embedded, sealed, signed=is_signed)
     return signing.kept(sign_definition(definition, signing_key))

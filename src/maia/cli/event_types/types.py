@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,14 +21,15 @@ from maia.cli.inputs import (
     read_constitutions,
     read_definition,
     read_owner,
+    read_principal,
     read_schema,
     write_new,
 )
 from maia.cli.organisation import ORG, opened
 from maia.cli.output import Answer, row, rows, several
-from maia.cli.participate.membership import IDENTITY, PROVIDERS, WAIT_S, Membership, Participant
+from maia.cli.participate.membership import IDENTITY, PROVIDERS, WAIT_S, Participant
 from maia.cli.trust.key import FORCE, open_key
-from maia.errors import BadInput
+from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
     from maia.credentials import Owner, Principal, SigningKey
@@ -61,7 +64,11 @@ LEDGER = flag("Demand that brokers put every delivery on record, or deliver noth
 class SealingOptions:
     """How events of a type travel."""
 
-    sealing: str | None = opt("Let events travel sealed: whole, or by attribute.", metavar="event|attribute")
+    protection: str | None = opt(
+        "What is done for events between brokers: nothing, signed, sealed whole, or by attribute.",
+        metavar="none|signed|event|attribute",
+    )
+    sealing: str | None = opt("The same as --protection event or attribute.", metavar="event|attribute")
     keys: str | None = opt("Who runs the key groups: key or .pub file. Default: the signing key.")
     keys_at: list[str] | None = opt("Where the keys are run; may be repeated.", metavar="HOST:PORT")
     blinded: bool = flag("Let the type travel under ids that change with its keys.")
@@ -69,6 +76,22 @@ class SealingOptions:
         "Send one frame of this size in every slot of so many milliseconds, with an event or without.",
         metavar="MILLISECONDS:BYTES",
     )
+
+    @property
+    def level(self) -> str | None:
+        """Return the level of sealing that is asked for, if one is."""
+        from maia.types import Protection, SealingLevel
+
+        levels = {one.value for one in SealingLevel}
+        if self.protection is not None and self.protection not in {one.value for one in Protection}:
+            raise typer.BadParameter(
+                f"--protection is `none`, `signed`, `event` or `attribute`, not `{self.protection[:64]}`"
+            )
+        if self.sealing is not None and self.sealing not in levels:
+            raise typer.BadParameter(f"--sealing is `event` or `attribute`, not `{self.sealing}`")
+        if self.sealing is not None and self.protection not in (None, self.sealing):
+            raise typer.BadParameter("--protection and --sealing say different things: leave one out")
+        return self.protection if self.protection in levels else self.sealing
 
     def chosen(
         self, *, before: Sealing | None, signer: Principal, least: Sealing | None = None
@@ -95,10 +118,9 @@ class SealingOptions:
         from maia.credentials import Principal as Key
         from maia.types import Sealing, SealingLevel
 
-        if self.sealing is not None and self.sealing not in {one.value for one in SealingLevel}:
-            raise typer.BadParameter(f"--sealing is `event` or `attribute`, not `{self.sealing}`")
+        asked = self.level
         level = next((one.level for one in (before, least) if one is not None), None)
-        level = level if self.sealing is None else SealingLevel(self.sealing)
+        level = level if asked is None else SealingLevel(asked)
         if level is None:
             if self.keys is not None or self.keys_at:
                 raise typer.BadParameter("--keys and --keys-at need --sealing event or --sealing attribute")
@@ -168,8 +190,11 @@ def define(
 ) -> Answer:  # fmt: skip
     """Define version 0 of an event type and sign it.
 
+    Frames are signed between brokers, unless --protection says otherwise.
+
     Examples:
         maia type define LabResult patient:string ward:string value:int --sealed
+        maia type define Weather place:string degrees:float --protection none
         maia type define LabResult --from results.csv --skip note --dry-run
         maia type define --key pito.key --name uk.gov.pito.Numberplate -a numberplate:string -a
           timestamp:timestamp -a location:string -o numberplate.type
@@ -203,9 +228,10 @@ def define(
         )
     exact = signing.exact(attributes, extends, owner, ledger)
     if exact is None:
-        level, (called, *shown) = signing.sealing or ("attribute" if is_sealed else None), words or [""]
+        level, (called, *shown) = signing.level or ("attribute" if is_sealed else None), words or [""]
+        is_signed = level is None and signing.protection != "none"
         made = opened(signing.org).define(
-            called, *shown, sealed=level is not None, level=level or "attribute"
+            called, *shown, sealed=level is not None, level=level or "attribute", signed=is_signed
         )
         return signing.kept(made, about)
     signing_key = exact[0]
@@ -218,7 +244,8 @@ def define(
     least = above[-1].definition.sealing if above else None
     sealed = signing.chosen(before=None, signer=signing_key.principal, least=least)
     type_name = TypeName(read_owner(owner) if owner else signing_key.principal, str(name), FIRST_VERSION)
-    definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger)
+    is_signed = sealed is None and signing.protection != "none"
+    definition = TypeDefinition(type_name, None, shape, embedded, sealed, above, ledger, is_signed)
     return signing.kept(sign_definition(definition, signing_key), about)
 
 
@@ -251,13 +278,14 @@ def change(
 
     Examples:
         maia type change LabResult --add unit:string
+        maia type change LabResult --protection signed
         maia type change numberplate.type -k pito.key --rename location=place -o v2.type
     """
     from uuid import uuid4
 
     from maia.types import Added, Removed, Renamed, Retyped, next_version, sign_definition
 
-    exact = signing.exact(extends, signing.sealing, ledger)
+    exact, is_signed = signing.exact(extends, signing.level, ledger), signing.protection == "signed"
     old = read_definition(base).definition if exact else opened(signing.org).event_type(str(base)).definition
     changes: list[Change] = [Removed(_attribute(old, name)) for name in remove or ()]
     for before, _, after in (words.partition("=") for words in rename or ()):
@@ -266,16 +294,30 @@ def change(
         changes.append(Retyped(_attribute(old, one.name), one))
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     if exact is None:
-        signed = opened(signing.org).change(old, changes)
+        _check_kept(old, signing.protection)
+        signed = opened(signing.org).change(old, changes, signed=is_signed)
         return Answer(_described(signed.definition), row(id=signed.id))
     signing_key = exact[0]
     embedded = tuple(read_certificates(signing.credentials or ()))
     sealed = signing.chosen(before=old.sealing, signer=signing_key.principal)
     above = tuple(read_definition(path) for path in extends or ()) or old.extends
     new = next_version(
-        old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above, ledger=ledger
-    )
+        old, changes, version=uuid4(), credentials=embedded, sealing=sealed, extends=above, ledger=ledger,
+        signed=is_signed,
+    )  # fmt: skip
+    _check_kept(new, signing.protection)
     return signing.kept(sign_definition(new, signing_key))
+
+
+def _check_kept(definition: TypeDefinition, asked: str | None) -> None:
+    """Refuse a protection below what a type has: no later version gives it up."""
+    order = ["none", "signed", "event", "attribute"]
+    has = definition.protection.value
+    if asked is not None and order.index(asked) < order.index(has):
+        raise BadInput(
+            "INPUT-PROTECTION-GIVEN-UP",
+            f"`{definition.name.name}` has the protection `{has}`, which no later version gives up",
+        )
 
 
 @app.command()
@@ -324,6 +366,8 @@ def diff(
 
     before, after = read_definition(old).definition, read_definition(new).definition
     lines = [describe(change) for change in changes_between(before, after)]
+    if before.protection is not after.protection and not before.sealing and not after.sealing:
+        lines.append(f"protect as {after.protection.value}, and not as {before.protection.value}")
     if before.sealing != after.sealing:
         lines.append(f"seal as {_sealing_words(after.sealing)}, and not as {_sealing_words(before.sealing)}")
     if before.ledger != after.ledger:
@@ -346,69 +390,172 @@ def show(definition: Path = DEFINITION_FILE) -> Answer:
     )
 
 
+@options
+class TypeSource:
+    """Whose type is looked for, and where: in a folder, at brokers, in the registry of a domain."""
+
+    name: str = arg("The readable name, such as uk.gov.pito.Numberplate.")
+    owner: str = need("Whose type it is: key, .pub file, name that you know, or quorum:….")
+    source: str | None = opt(
+        "A broker, or a folder of *.type files; default: --broker, and the registry of --server.",
+        "--from",
+        metavar="ADDRESS|FOLDER",
+    )
+    key: Path | None = opt("To ask over the network: who is asking.", "--key", "-k", envvar="MAIA_KEY")
+    credentials: list[Path] | None = opt(
+        "Files, or folders of *.cert, to ask a broker, and *.quorum.", "--credentials", "-c"
+    )
+    network: str | None = opt("To ask a broker: its network.", envvar="MAIA_NETWORK")
+    coordinator: str | None = opt("To ask a broker: the owner.", envvar="MAIA_COORDINATOR")
+    broker: list[str] | None = opt(
+        "A broker to ask; it asks others. May be repeated.", envvar="MAIA_ADDRESS", metavar="ADDRESS"
+    )
+    server: str | None = opt(
+        "A domain whose registry is asked: HOST:PORT.", envvar="MAIA_SERVER", metavar="ADDRESS"
+    )
+    domain: str | None = opt("The domain that must answer there: key or .pub file.", envvar="MAIA_DOMAIN")
+    wallet: Path | None = opt("A wallet of `maia login`, to ask a broker.", envvar="MAIA_WALLET")
+    identity: Path | None = IDENTITY
+    provider: list[str] | None = PROVIDERS
+    wait_s: float = WAIT_S
+
+    def versions(self, version: str | None = None) -> tuple[tuple[VerifiedType, ...], list[str]]:
+        """Return all versions that are found and verify, and which sources did not answer."""
+        from maia.config.type_folder import TypeFolder, TypeNotFound, verified_lineage, verified_versions
+
+        whose, asked = read_owner(self.owner), self._sources(version)
+        quorums = read_constitutions(self.credentials or ())
+        found: list[SignedDefinition] = []
+        problems: dict[str, MaiaError] = {}
+        if self.source is not None and Path(self.source).is_dir():
+            found += TypeFolder(Path(self.source)).definitions()
+        for where, ask in asked.items():
+            try:
+                found += ask(whose)
+            except MaiaError as problem:
+                problems[where] = problem
+        if problems and len(problems) == len(asked):
+            raise next(iter(problems.values()))
+        now = moment(None)
+        verified = verified_versions(found, owner=whose, name=self.name, at=now, constitutions=quorums)
+        if not verified and found:  # which says why none of them counts
+            verified_lineage(
+                found, owner=whose, name=self.name, version=version, at=now, constitutions=quorums
+            )
+        if not verified:
+            raise TypeNotFound(f"`{self.name[:200]}` of this owner is not there")
+        return verified, [f"{where}: {one.message} [{one.code}]" for where, one in problems.items()]
+
+    def _sources(self, version: str | None) -> dict[str, Callable[[Owner], Sequence[SignedDefinition]]]:
+        """Return what is to be asked over the network."""
+        if self.source is not None and Path(self.source).is_dir():
+            return {}
+        brokers = [self.source] if self.source is not None else self.broker
+        has_registry = self.source is None and self.server is not None and self.domain is not None
+        if not brokers and not has_registry:
+            raise typer.BadParameter("say where to look: --from, --broker, --server and --domain, or --as")
+        if self.key is None:
+            raise typer.BadParameter("to ask over the network, say who is asking with --key, or --as")
+        found: dict[str, Callable[[Owner], Sequence[SignedDefinition]]] = {}
+        if brokers:
+            if self.network is None or self.coordinator is None:
+                raise typer.BadParameter(
+                    "to ask a broker, say --key, --credentials, --network and --coordinator"
+                )
+            asking = Participant(
+                key=self.key, credentials=self.credentials or [], network=self.network,
+                coordinator=self.coordinator, broker=brokers, wallet=self.wallet, identity=self.identity,
+                provider=self.provider, wait_s=self.wait_s,
+            )  # fmt: skip
+            found["broker"] = partial(_told_by_broker, asking, self.name, version)
+        if has_registry:
+            found["domain"] = self._told_by_domain
+        return found
+
+    def _told_by_domain(self, owner: Owner) -> Sequence[SignedDefinition]:
+        from maia.api import endpoints
+        from maia.api.client import DomainClient
+        from maia.api.requests import TypesQuestion
+        from maia.types import definition_from_bytes
+
+        assert self.server is not None and self.domain is not None and self.key is not None  # noqa: S101, PT018
+        asked = TypesQuestion(owner=str(owner), name=self.name)
+        domain = read_principal(self.domain)
+        with DomainClient(
+            self.server, domain=domain, key=open_key(self.key), timeout_s=self.wait_s
+        ) as client:
+            return [definition_from_bytes(one.definition) for one in client.every(endpoints.TYPES, asked)]
+
+
+def _told_by_broker(
+    asking: Participant, name: str, version: str | None, owner: Owner
+) -> tuple[SignedDefinition, ...]:
+    import asyncio
+
+    from maia.client.api.client import fetch_definitions
+    from maia.credentials import FIRST_VERSION, TypeName
+
+    member, wanted = asking.membership(), TypeName(owner, name, version or FIRST_VERSION)
+
+    async def fetched() -> tuple[SignedDefinition, ...]:
+        async with member.connect() as client:
+            return await fetch_definitions(client, wanted, every=version is None, timeout_s=member.wait_s)
+
+    return asyncio.run(fetched())
+
+
+@app.command()
+def versions(source: TypeSource) -> Answer:
+    """List all versions of a type that a broker, a domain's registry or a folder knows, the oldest first.
+
+    A broker asks the other brokers. Each version is verified against the owner's key. A source can
+    withhold a version, and never forge one.
+
+    Examples:
+        maia type versions LabResult --owner hospital --as dashboard
+        maia type versions uk.gov.pito.Numberplate --owner pito.pub --server met.example:7600 --domain met.pub
+          --key smith.key
+    """
+    found, silent = source.versions()
+    older = {one.definition.previous for one in found}
+    lines = (
+        row(
+            "newest" if one.name.version not in older else "",
+            f"{one.name.version}  {' '.join(one.vocabulary)}  signed by {one.signer}",
+            version=one.name.version, previous=one.definition.previous, id=one.id, signer=one.signer,
+            attributes=list(one.vocabulary), is_newest=one.name.version not in older,
+        )
+        for one in found
+    )  # fmt: skip
+    return Answer(
+        row("type", source.name, name=source.name),
+        rows(owner=found[0].name.owner),
+        several("versions", lines),
+        row("did not answer", silent or None, did_not_answer=silent),
+    )
+
+
 @app.command()
 def fetch(
     *,
-    name: str = arg("The readable name, such as uk.gov.pito.Numberplate."),
-    owner: str = need("Whose type it is: key, .pub file or quorum:…."),
-    source: str = need("A broker, or a folder of *.type files.", "--from", metavar="ADDRESS|FOLDER"),
+    source: TypeSource,
     out: Path = need("The file to write the signed definition to.", "--out", "-o"),
-    version: str | None = opt("Default: the newest of a folder, and 0 of a broker."),
-    key: Path | None = opt("To ask a broker: who is asking.", "--key", "-k"),
-    credentials: list[Path] | None = opt(
-        "Files, or folders of *.cert, to ask a broker, and *.quorum.", "--credentials", "-c"
-    ),
-    network: str | None = opt("To ask a broker: its network.", envvar="MAIA_NETWORK"),
-    coordinator: str | None = opt("To ask a broker: the owner.", envvar="MAIA_COORDINATOR"),
-    identity: Path | None = IDENTITY,
-    provider: list[str] | None = PROVIDERS,
-    wait_s: float = WAIT_S,
+    version: str | None = opt("Which version; default: the newest."),
     force: bool = FORCE,
 ) -> Answer:
     """Fetch a definition, and verify it against the owner's key, whatever its source.
 
     Examples:
+        maia type fetch LabResult --owner hospital --as dashboard -o lab.type
         maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from types/ -o np.type
         maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from 127.0.0.1:7400 --key smith.key
           --credentials certs --network 'UK Police Network' --coordinator pito.pub -o np.type
     """
-    from maia.config.type_folder import TypeFolder
+    from maia.config.type_folder import lineage_in
 
-    whose = read_owner(owner)
-    if Path(source).is_dir():
-        quorums = read_constitutions(credentials or ())
-        lineage = TypeFolder(Path(source), quorums).find(
-            owner=whose, name=name, version=version, at=moment(None)
-        )
-    else:
-        if key is None or network is None or coordinator is None:
-            raise typer.BadParameter("to ask a broker, say --key, --credentials, --network and --coordinator")
-        asking = Participant(
-            key=key, credentials=credentials or [], network=network, coordinator=coordinator,
-            broker=[source], identity=identity, provider=provider, wait_s=wait_s,
-        )  # fmt: skip
-        lineage = _fetched(asking.membership(), whose, name, version)
-    return _save_lineage(lineage, out, force=force)
-
-
-def _fetched(member: Membership, owner: Owner, name: str, version: str | None) -> tuple[VerifiedType, ...]:
-    import asyncio
-
-    from maia.client.api.client import fetch_definitions
-    from maia.config.type_folder import verified_lineage
-    from maia.credentials import FIRST_VERSION, TypeName
-
-    wanted = TypeName(owner, name, version or FIRST_VERSION)
-
-    async def fetched() -> tuple[SignedDefinition, ...]:
-        async with member.connect() as client:
-            return await fetch_definitions(client, wanted, timeout_s=member.wait_s)
-
-    found = asyncio.run(fetched())
-    return verified_lineage(
-        found, owner=owner, name=name, version=wanted.version, at=moment(None),
-        constitutions=member.constitutions,
-    )  # fmt: skip
+    found, silent = source.versions(version)
+    saved = _save_lineage(lineage_in(found, version), out, force=force)
+    return Answer(saved, row("did not answer", silent or None, did_not_answer=silent))
 
 
 def _save_lineage(lineage: tuple[VerifiedType, ...], out: Path, *, force: bool) -> Answer:
@@ -474,6 +621,7 @@ def _described(definition: TypeDefinition) -> Answer:
         row("made from", definition.previous or None, previous=definition.previous),
         row("extends", None if above is None else _super_words(definition), extends=super_types),
         several("attributes", attributes),
+        rows(protection=definition.protection.value),
         row(
             "sealing", None if sealing is None else _sealing_words(sealing), sealing=_sealing_record(sealing)
         ),

@@ -11,7 +11,7 @@ import typer
 
 from maia.cli.command import need, opt
 from maia.cli.inputs import AT, moment, network_named, read_certificates, read_constitutions, read_principal
-from maia.cli.output import Answer, row
+from maia.cli.output import Answer, row, several
 from maia.cli.participate.membership import TypeOptions, verified
 from maia.cli.participate.subscribe import on_topics_text
 from maia.cli.profile_option import how_to_get
@@ -34,7 +34,9 @@ def explain(
     *,
     context: typer.Context,
     principal: str = need("Who asks: key or .pub file."),
-    action: str = need("connect install publish subscribe extend manage.add …"),
+    action: str | None = opt(
+        "connect install publish subscribe extend manage.add …; default: publish and subscribe, or connect."
+    ),
     credentials: list[Path] = need("Files, or folders of *.cert and *.quorum.", "--credentials", "-c"),
     meant: TypeOptions,
     network: str | None = opt("The network, for connect and install."),
@@ -54,7 +56,9 @@ def explain(
     Those who must confirm the certificates are asked now; what cannot be asked is assumed, and said.
 
     Examples:
+        maia explain LabResult --as dashboard.maia
         maia explain LabResult --as dashboard.maia --action subscribe --where 'value > 100'
+        maia explain LabResult --as hospital --principal institute.pub --action subscribe
         maia explain --principal smith.pub --action subscribe -d numberplate.type --fact on-duty=true
           --where 'location == "Victoria"' --credentials certs/ --audience requester
         maia explain --principal anna.pub --action subscribe -d reports.type --credentials certs/
@@ -63,15 +67,31 @@ def explain(
     from maia.config.bounds_file import read_bounds
     from maia.policy import Audience, Denial, Request, decide, gather_evidence
     from maia.predicates import parse_predicate
+    from maia.profile.files import ORGANISATION_FILE
 
-    now, quorums = moment(at), read_constitutions(credentials)
     is_typed = meant.named is not None or meant.definition is not None
+    if action is None:
+        found = {
+            one: explain(
+                context=context, principal=principal, action=one, credentials=credentials, meant=meant,
+                network=network, coordinator=coordinator, filter_text=filter_text, audience=audience,
+                fact=fact, bounds=bounds, requires=requires, identity=identity, at=at,
+            )
+            for one in (("publish", "subscribe") if is_typed else ("connect",))
+        }  # fmt: skip
+        for one, answer in found.items():
+            answer.lines[0] = f"{one:<12} {answer.lines[0]}"
+            answer.record["action"] = one
+        return Answer(several("actions", found.values()), no=all(one.no for one in found.values()))
+    if context.obj is not None and (context.obj.path / ORGANISATION_FILE).is_file():
+        credentials = [*credentials, context.obj.path / "issued"]  # what it has granted to others
+    now, quorums = moment(at), read_constitutions(credentials)
     who, wanted = read_principal(principal), one_action(action)
     if is_typed and (network is None or action not in ("connect", "install")):
         event_type = verified(meant.history(quorums), quorums, at=now)
         if meant.topic is not None:
             below = action == "subscribe"
-            filter_text = on_topics_text(meant.topic, filter_text, event_type.name.name, below=below)
+            filter_text = on_topics_text([meant.topic], filter_text, event_type.name.name, below=below)
         interest = parse_predicate(filter_text, event_type.vocabulary)
         request = Request(who, wanted, event_type.name, event_type, interest)
     elif network is None or coordinator is None:
@@ -131,10 +151,12 @@ def _required(text: str, identity: Path | None, principal: Principal, now: Insta
         said = trust.verified(pack_identity(signed), principal, now).statement
     attributes = attributes_of_identity(said)
     met = is_met(requirement, attributes)
-    asked = sorted(attributes_of(requirement))
+    # What follows from two attributes is shown by the two.
+    asked = sorted({one for uid in attributes_of(requirement) for one in uid.split(".")[::2]})
     if not asked:
         return [], met
-    values = [f"{uid} = {attributes[uid]!r}" if uid in attributes else f"{uid} is missing" for uid in asked]
+    shown = {str(uid): value for uid, value in attributes.items()}
+    values = [f"{uid} = {shown[uid]!r}" if uid in shown else f"{uid} is missing" for uid in asked]
     verdict = "met" if met else "not met"
     return [f"requirement {verdict}: {format_predicate(requirement)}", f"statement  {'; '.join(values)}"], met
 
@@ -206,16 +228,20 @@ def _view(view: View, event_type: VerifiedType | None) -> Iterator[Answer]:
     from maia.expressions import format_rule
     from maia.expressions.summary_text import format_summary
     from maia.policy import shows
+    from maia.policy.answers import is_answerable
     from maia.predicates import ALWAYS, format_predicate
     from maia.predicates.language.writer import format_literal
+    from maia.types import SealingLevel
 
     names = _names(event_type)
     steps = [*view.on_publication, *(step for window in view.windows for step in window.transformations)]
     needed = "a secret or table of {} at the broker, or values are null (UNAVAILABLE-NO-SECRET)"
     keyed = dict.fromkeys(str(step.by) for step in steps if step.is_keyed())
     yield row("  needs", [needed.format(by) for by in keyed])
-    is_sealed = event_type is not None and event_type.sealing is not None
-    if is_sealed and view.windows and all(window.transformations for window in view.windows):
+    sealing = None if event_type is None else event_type.sealing
+    by_attribute = sealing is not None and sealing.level is SealingLevel.ATTRIBUTE
+    without_key = [one.transformations and not (by_attribute and is_answerable(one)) for one in view.windows]
+    if sealing is not None and without_key and all(without_key):
         yield row("  sealed", "this right brings a broker no key: read at a broker that has another one")
     for step in view.on_publication:
         written = "" if step.result is None else f"from {step.result.name}: "

@@ -75,7 +75,7 @@ def _from_json(name: str, value: object, event_type: TypeShape, now: Instant) ->
             value = float(value)  # JSON does not tell 1 from 1.0
         return checked_value(value, kind)
     except (BadValue, OverflowError) as problem:
-        raise BadEventLine(f"`{name}` is a {kind.value}, and `{_shown(value)}` is none") from problem
+        raise BadEventLine(f"`{name}` is of kind {kind.value}, and `{_shown(value)}` is not") from problem
 
 
 def _from_text(name: str, text: str, event_type: TypeShape, now: Instant) -> Value:
@@ -95,7 +95,7 @@ def _from_text(name: str, text: str, event_type: TypeShape, now: Instant) -> Val
             case Kind.TIMESTAMP:
                 return now if text == "now" else Instant.parse(text)
     except (ValueError, KeyError, BadInput) as problem:
-        raise BadEventLine(f"`{name}` is a {kind.value}, and `{text[:60]}` is none") from problem
+        raise BadEventLine(f"`{name}` is of kind {kind.value}, and `{text[:60]}` is not") from problem
 
 
 def _to_json(value: Value) -> object:

@@ -7,7 +7,7 @@ environment.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,8 +61,10 @@ class Membership:
     async def connect(self) -> AsyncIterator[Client]:
         """Connect through the first broker that answers and proves its own right to connect."""
         from maia.client.api.client import connect
+        from maia.client.api.pushed_certificates import follow_issuers, issuers_of, showing
         from maia.client.api.wallet_watch import following
         from maia.keystore.wallet_folder import WalletFolder
+        from maia.net.process import beside
 
         wallet = None if self.wallet is None else WalletFolder(self.wallet)
         kept = None if wallet is None else wallet.read()
@@ -83,6 +85,10 @@ class Membership:
             )
             if wallet is not None and kept is not None:
                 await stack.enter_async_context(following(client, wallet, shown=kept))
+            held = (*self.credentials, *(kept.certificates if kept else ()))
+            issuers = issuers_of(held, self.key.principal)
+            pushed = follow_issuers(client, self.key, issuers, showing(client, self.wallet))
+            await stack.enter_async_context(beside(pushed))
             yield client
 
 
@@ -167,12 +173,30 @@ class TypeOptions:
         is_topic = self.named is not None and self.named.startswith("/") and not Path(self.named).is_file()
         return self.named if is_topic else None
 
+    def topics(
+        self,
+        more: Iterable[str] | None,
+        event_type: VerifiedType,
+        constitutions: tuple[VerifiedConstitution, ...] = (),
+        *,
+        wallet: Path | None = None,
+    ) -> tuple[list[str], list[list[SignedDefinition]]]:
+        """Return the topics that are named, and the declarations of those that lie in other trees."""
+        from maia.predicates.path_patterns import parse_path_pattern
+        from maia.types.definition import tree_label
+
+        named = [*dict.fromkeys([*([] if self.topic is None else [self.topic]), *(more or ())])]
+        trees = dict.fromkeys(tree_label(parse_path_pattern(one)) for one in named)
+        others = [one for one in trees if one != event_type.name.name]
+        if len(others) == len(trees):
+            return named, []  # refused by what says which tree was expected
+        return named, [self._found(one, constitutions, wallet) for one in others]
+
     def history(
         self, constitutions: tuple[VerifiedConstitution, ...] = (), *, wallet: Path | None = None
     ) -> list[SignedDefinition]:
         """Return the type that is meant, after those it was made from."""
         from maia.predicates.path_patterns import parse_path_pattern
-        from maia.profile.profile import types_named, wallet_places
         from maia.types.definition import tree_label
 
         named, definition = self.named, self.definition
@@ -184,16 +208,24 @@ class TypeOptions:
             definition = Path(named)
         if definition is not None:
             return history_of(definition, self.previous)
+        if self.topic is not None:
+            named = tree_label(parse_path_pattern(self.topic))
+        return self._found(str(named), constitutions, wallet)
+
+    def _found(
+        self, named: str, constitutions: tuple[VerifiedConstitution, ...], wallet: Path | None
+    ) -> list[SignedDefinition]:
+        """Return a type that is found by its name."""
+        from maia.profile.profile import types_named, wallet_places
+
         places = [*(self.types or ()), *wallet_places(wallet)]
         if not places:
             raise BadInput(
                 "INPUT-NO-TYPE",
-                f"`{str(named)[:64]}` is no file, and there is no place to find a type by name: "
+                f"`{named[:64]}` is no file, and there is no place to find a type by name: "
                 "say `--as PROFILE`, `--types FOLDER`, or name its file with `--definition`",
             )
-        if self.topic is not None:
-            named = tree_label(parse_path_pattern(self.topic))
-        found = types_named(str(named), places, constitutions=constitutions, at=moment(None))
+        found = types_named(named, places, constitutions=constitutions, at=moment(None))
         return [one.signed for one in found]
 
 

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,7 +39,9 @@ def publish(
     values: list[str] | None = opt(
         "One attribute; without any, read standard input.", "--set", metavar="NAME=VALUE"
     ),
-    topic: str | None = opt("The topic, such as /news/uk, of each event that names none itself."),
+    topic: list[str] | None = opt(
+        "The topic, such as /news/uk, of each event that names none itself; on all of them if repeated."
+    ),
     payload: str | None = opt("One event on a plain topic: this text, as text/plain."),
     count: int | None = opt("Stop after so many events; with --set, send it so often.", min=1),
     rate: float | None = opt("Events per second at most.", min=0.001),
@@ -65,6 +68,8 @@ def publish(
         … < sightings.jsonl (one JSON object a line)
         maia publish -d news.type -k desk.key --credentials certs --network 'City Network' --coordinator
           city.pub --broker 127.0.0.1:7400 --topic /news/uk/sport --payload 'rain stopped play'
+        maia publish /news/security/incidents --topic /alarms/ids/building-203 --as desk.maia
+          --payload 'door forced' --to 'sec_clearance = "NATO secret"'
         maia publish -d reports.type -k anna.key --credentials certs --network 'Coalition' --coordinator
           uk.pub --broker 127.0.0.1:7400 --set 'text=two ships' --to 'nationality == "uk" or clearance >=
           3'
@@ -77,9 +82,10 @@ def publish(
     member = participant.membership()
     history = meant.history(member.constitutions, wallet=member.wallet)
     event_type = verified(history, member.constitutions)
-    topic = topic or meant.topic
-    fixed = {} if topic is None else _on_topic(topic, payload, event_type)
-    if payload is not None and topic is None:
+    topics, others = meant.topics(topic, event_type, member.constitutions, wallet=member.wallet)
+    trees = [event_type, *(verified(one, member.constitutions) for one in others)]
+    on = _OnTopics.of(topics, payload, trees)
+    if payload is not None and not topics:
         raise BadEventLine("`--payload` is for an event on a topic: say `--topic`")
     is_one = values or payload is not None
     # A mistake is found before anything is dialled.
@@ -88,29 +94,34 @@ def publish(
     if values:
         event_from_words(values, event_type, now=moment(None))
     given = _repeated(values or [], count, event_type) if is_one else _from_input(count, event_type)
-    events = _completed(given, fixed)
-    publisher: Publisher | None = None
+    events = _completed(given, on.fixed[:1])
+    publishers: list[Publisher] = []
     handed_in = 0
 
     def accepted() -> int:
-        return 0 if publisher is None else publisher.published_rows
+        return min((on.events_in(at, one.published_rows) for at, one in enumerate(publishers)), default=0)
 
     async def send() -> None:
         """Publish events up to the last, or to the first bad one; what came before it is published."""
-        nonlocal publisher, handed_in
+        nonlocal handed_in
         async with member.connect() as client:
-            publisher = await client.advertise(
-                history if result is None else result, where, requires=requires, signs=sign,
-                written_as=None if result is None else history, on_warning=_print_warning,
-                timeout_s=member.wait_s,
-            )  # fmt: skip
+            for one in (history, *others):
+                publishers.append(
+                    await client.advertise(
+                        one if result is None else result, where, requires=requires, signs=sign,
+                        written_as=None if result is None else one, on_warning=_print_warning,
+                        timeout_s=member.wait_s,
+                    )
+                )  # fmt: skip
             try:
                 async for event in _paced(events, rate):
-                    await publisher.publish(event)
+                    for at, part in on.parts(event):
+                        await publishers[at].publish(part)
                     handed_in += 1
-                await publisher.flush()
+                for publisher in publishers:
+                    await publisher.flush()
             except BadEventLine as problem:
-                await _flushed(publisher)
+                await _flushed(publishers)
                 before = f"the {handed_in} before it were published"
                 if accepted() != handed_in:
                     before = f"of the {handed_in} before it {accepted()} were published"
@@ -119,7 +130,7 @@ def publish(
                 problem.add_note(f"{accepted()} of {_counted(handed_in)} went out")
                 raise
             except asyncio.CancelledError:  # Ctrl-C
-                await _flushed(publisher)
+                await _flushed(publishers)
                 raise
 
     try:
@@ -136,10 +147,11 @@ def _print_warning(problem: MaiaError | None) -> None:
     note(f"maia: {is_over if problem is None else f'warning: {problem.message} [{problem.code}]'}")
 
 
-async def _flushed(publisher: Publisher) -> None:
+async def _flushed(publishers: Iterable[Publisher]) -> None:
     """Wait for the broker's answers; the count says what is missing."""
-    with suppress(MaiaError):
-        await publisher.flush(timeout_s=_LAST_FLUSH_S)
+    for publisher in publishers:
+        with suppress(MaiaError):
+            await publisher.flush(timeout_s=_LAST_FLUSH_S)
 
 
 def _counted(events: int) -> str:
@@ -162,10 +174,48 @@ def _on_topic(topic: str, payload: str | None, event_type: VerifiedType) -> dict
 
 
 async def _completed(
-    events: AsyncIterator[dict[str, Value]], fixed: dict[str, Value]
+    events: AsyncIterator[dict[str, Value]], fixed: list[dict[str, Value]]
 ) -> AsyncIterator[dict[str, Value]]:
     async for event in events:
-        yield fixed | event
+        yield fixed[0] | event if fixed else event
+
+
+@dataclass(frozen=True, slots=True)
+class _OnTopics:
+    """The topics that each event is published on, unless it names one itself."""
+
+    trees: list[VerifiedType]
+    places: list[int]
+    """In which of the trees each topic lies."""
+    fixed: list[dict[str, Value]]
+    """What each topic says of an event."""
+
+    @classmethod
+    def of(cls, topics: list[str], payload: str | None, trees: list[VerifiedType]) -> _OnTopics:
+        """Return the topics of some trees; the first tree refuses a topic of none."""
+        from maia.client.api.topics import new_publication
+        from maia.predicates.path_patterns import parse_path_pattern
+        from maia.types.definition import tree_label
+
+        labels = [one.name.name for one in trees]
+        named = [tree_label(parse_path_pattern(one)) for one in topics]
+        places = [labels.index(one) if one in labels else 0 for one in named]
+        fixed = [_on_topic(one, payload, trees[at]) for one, at in zip(topics, places, strict=True)]
+        new_publication(trees, len(topics) or 1)  # refused before anything is dialled
+        return cls(trees, places, fixed)
+
+    def parts(self, event: dict[str, Value]) -> list[tuple[int, dict[str, Value]]]:
+        """Return an event as it is published in each tree."""
+        from maia.client.api.topics import new_publication
+
+        if len(self.fixed) < 2 or event["topic"] != self.fixed[0]["topic"]:
+            return [(0, event)]
+        common = new_publication(self.trees, len(self.fixed))
+        return [(at, {**event, **on, **common}) for at, on in zip(self.places, self.fixed, strict=True)]
+
+    def events_in(self, place: int, rows: int) -> int:
+        """Return to how many events the rows in one tree come."""
+        return rows // max(1, self.places.count(place))
 
 
 async def _repeated(

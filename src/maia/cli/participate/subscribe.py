@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,7 @@ from maia.errors import BadInput, MaiaError, Unavailable
 
 if TYPE_CHECKING:
     from maia.client.api.subscription import ReceivedEvent, Subscription
+    from maia.client.api.topics import TopicsSubscription
 
 
 _SOON_S: Final = 0.2
@@ -32,8 +34,8 @@ def subscribe(
     where: str = opt(
         "Only events that this admits, in the filter language.", "--where", "--filter", default="true"
     ),
-    topic: str | None = opt(
-        "Only these topics and those below: /news/uk, '/news/+/sport'; of a declaration."
+    topic: list[str] | None = opt(
+        "Only these topics and those below: /news/uk, '/news/+/sport'; of a declaration. May be repeated."
     ),
     publishers: str = opt(
         "Only events of publishers whose identity statement meets this: 'clearance >= 3'.",
@@ -60,6 +62,8 @@ def subscribe(
           --count 10
         maia subscribe -d news.type -k reader.key --credentials certs --network 'City Network'
           --coordinator city.pub --broker 127.0.0.1:7400 --topic '/news/+/sport'
+        maia subscribe /news/security/incidents --topic /alarms/ids/building-203 --as desk.maia
+          --from '(nationality="uk") or (sec_clearance="NATO secret")'
         maia subscribe -d reports.type -k anna.key --credentials certs --network 'Coalition'
           --coordinator uk.pub --broker 127.0.0.1:7400 --from 'nationality == "uk" or clearance >= 3'
     """
@@ -75,9 +79,12 @@ def subscribe(
         raise BadInput(
             "INPUT-NOTHING-TO-FORGET", "`--forget` forgets a durable subscription: name it with `--durable`"
         )
-    topic = topic or meant.topic
-    if topic is not None:
-        where = on_topics_text(topic, where, event_type.name.name)
+    topics, others = meant.topics(topic, event_type, member.constitutions, wallet=member.wallet)
+    if topics and (durable is not None or shown_as is not None) and others:
+        raise BadInput("INPUT-TOPICS", "`--durable` and `--shown-as` are for topics of one tree")
+    given = where
+    if topics:
+        where = on_topics_text(topics, where, event_type.name.name)
     result = None if shown_as is None else history_of(shown_as, None)
     # A mistake is found before anything is dialled.
     check_durable_name(durable)
@@ -99,10 +106,18 @@ def subscribe(
     async def receive() -> None:
         nonlocal is_told
         async with member.connect() as client:
-            subscription = await client.subscribe(
-                history, where, requires=requires, durable=durable, state=state, shown_as=result,
-                on_warning=warned, timeout_s=member.wait_s,
-            )  # fmt: skip
+            subscription: Subscription | TopicsSubscription
+            if others:
+                for one in (history, *others):
+                    client.learn(*one)
+                subscription = await client.subscribe_to(
+                    topics, given, requires=requires, state=state, on_warning=warned, timeout_s=member.wait_s
+                )
+            else:
+                subscription = await client.subscribe(
+                    history, where, requires=requires, durable=durable, state=state, shown_as=result,
+                    on_warning=warned, timeout_s=member.wait_s,
+                )  # fmt: skip
             note(f"subscribed to {name.name if is_ours else f'{name.name} of {name.owner}'}")
             if subscription.hidden:
                 note(f"hidden from you: {', '.join(sorted(subscription.hidden))}")
@@ -117,7 +132,9 @@ def subscribe(
         asyncio.run(receive())
 
 
-async def _print_all(subscription: Subscription, count: int | None, seconds: float | None) -> None:
+async def _print_all(
+    subscription: Subscription | TopicsSubscription, count: int | None, seconds: float | None
+) -> None:
     """Print events until there were so many, or until the time is over."""
     import asyncio
 
@@ -140,21 +157,22 @@ async def _print_all(subscription: Subscription, count: int | None, seconds: flo
             note(f"note: {changed.message} [{changed.code}]")
 
 
-def on_topics_text(topic: str, where: str, tree: str, *, below: bool = True) -> str:
+def on_topics_text(topics: Sequence[str], where: str, tree: str, *, below: bool = True) -> str:
     """Return a filter of the topics that are meant: a node includes those below it."""
     from maia.predicates import format_predicate
     from maia.predicates.path_patterns import parse_path_pattern
     from maia.types.definition import TOPIC, on_topics, tree_label
 
-    pattern = parse_path_pattern(topic)
-    pattern = replace(pattern, has_rest=below or pattern.has_rest)
-    if tree != tree_label(pattern):
+    patterns = [parse_path_pattern(topic) for topic in topics]
+    patterns = [replace(one, has_rest=below or one.has_rest) for one in patterns]
+    here = [one for one in patterns if tree == tree_label(one)]
+    if not here:
         raise BadInput(
             "INPUT-TOPIC-NOT-DECLARED",
-            f"`{tree}` does not declare `{topic}`: give the file of `maia topic declare`",
+            f"`{tree}` does not declare `{topics[0]}`: give the file of `maia topic declare`",
         )
-    meant = format_predicate(on_topics([pattern]), {TOPIC.uid: TOPIC.name})
-    return meant if where == "true" else f"{meant} and ({where})"
+    meant = format_predicate(on_topics(here), {TOPIC.uid: TOPIC.name})
+    return meant if where == "true" else f"({meant}) and ({where})"
 
 
 def _print_warning(problem: MaiaError | None) -> None:

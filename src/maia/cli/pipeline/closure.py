@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 app = command_group("Compute, in Spark, who can see what by all certificates; and ask it.")
-FOLDER = arg("A folder that `build` made.", metavar="CLOSURE")
+FOLDER = arg("A folder, or a place such as s3://…, that `build` made.", metavar="CLOSURE")
 POOLS = opt(
     "Certificates: a folder or wallet, a file, a register from `maia domain register --json` "
     "(*.json), or a *.parquet file. May be repeated.",
@@ -37,16 +37,21 @@ _MANY: Final = 20_000
 
 @app.command()
 def build(
-    out: Path = arg("A new folder for the closure.", metavar="FOLDER"),
+    out: str = arg("A new folder for the closure, or a place such as s3://….", metavar="PLACE"),
     pool: list[Path] | None = POOLS,
     types: list[Path] | None = opt("The types: files, or folders of *.type. May be repeated."),
     statements: list[Path] | None = opt(
         "Validity statements: what they revoke is left out. May be repeated."
     ),
-    since: Path | None = opt("An earlier closure: only what depends on changed certificates is computed."),
+    since: str | None = opt("An earlier closure: only what depends on changed certificates is computed."),
     add: list[Path] | None = opt("With --since: certificates that came. May be repeated."),
     remove: list[Path] | None = opt("With --since: certificates that went. May be repeated."),
     with_revoked: bool = flag("Keep revoked certificates: who could ever see what?"),
+    checkpoint: Path | None = opt(
+        "On a cluster, for a closure in an object store: a folder that every worker reads and writes, in "
+        "which it comes together.",
+        metavar="FOLDER",
+    ),
     at: str | None = AT,
 ) -> Answer:
     """Compute the closure of a pool: a Parquet table of principals, types, attributes and periods.
@@ -56,42 +61,51 @@ def build(
     Examples:
         maia pipeline closure build today --pool register.json --pool wallet --types types
         maia pipeline closure build tomorrow --since today --add new.cert --remove old.cert
+        maia pipeline closure build s3://rights/today --pool register.json --types types
     """
-    from maia.spark.closure.sources import read_pool, read_types
+    from maia.credentials import statement_to_bytes
+    from maia.spark.closure.sources import check_table, read_pool, read_types
+    from maia.spark.governed.right_watch import read_statements
 
     now = moment(at)
     if since is not None:
-        if types or with_revoked:
-            raise typer.BadParameter("with --since, leave out --types and --with-revoked")
+        if types or with_revoked or checkpoint is not None:
+            raise typer.BadParameter("with --since, leave out --types, --with-revoked and --checkpoint")
         return _build_since(since, out, pool, statements, add, remove, now)
     if not pool or not types or add or remove:
         raise typer.BadParameter("give --pool and --types; or --since with what changed")
-    read = read_pool(pool, statements=statements or (), with_revoked=with_revoked, at=now)
+    # Tables are read by Spark; this process never holds them.
+    large = [one for one in pool if one.suffix == ".parquet"]
+    for one in large:
+        check_table(one)
+    read = read_pool([one for one in pool if one not in large], with_revoked=with_revoked, at=now)
     lineages = read_types(types, pool, at=now)
-    with spark_for("maia-closure", long_running=len(read.certificates) > _MANY) as spark:
+    heard = () if with_revoked else tuple(map(statement_to_bytes, read_statements(statements or ())))
+    with spark_for("maia-closure", long_running=bool(large) or len(read.certificates) > _MANY) as spark:
         from maia.spark.closure import tables
 
         with spark_steps(spark) as step:
             closure = tables.build(
                 spark, read.certificates, out, types=lineages, quorums=read.quorums, ends=read.ends,
-                at=now, step=step,
+                tables=[str(one.resolve()) for one in large], statements=heard, at=now, step=step,
+                work=checkpoint,
             )  # fmt: skip
             step("counting")
             table = closure.rows(spark)
             found, principals = table.count(), table.select("principal").distinct().count()
-    size = closure.certificates
-    text = f"{size} certificates, {read.revoked} revoked ones left out"
+    size, revoked = closure.certificates, closure.revoked + read.revoked
+    text = f"{size} certificates, {revoked} revoked ones left out"
     return Answer(
         rows(closure=out),
-        row("pool", text, certificates=size, revoked=read.revoked),
+        row("pool", text, certificates=size, revoked=revoked),
         rows(types=len(closure.types)),
         row("rows", f"{found}, of {principals} principals", rows=found, principals=principals),
     )
 
 
 def _build_since(
-    since: Path,
-    out: Path,
+    since: str,
+    out: str,
     pool: list[Path] | None,
     statements: list[Path] | None,
     add: list[Path] | None,
@@ -123,7 +137,7 @@ def _build_since(
 
 @app.command()
 def who_can(
-    closure: Path = FOLDER,
+    closure: str = FOLDER,
     type_name: str = need("The type's readable name.", "--type"),
     attribute: str | None = opt("This attribute alone: a name or a uid."),
     at: str | None = opt("At this moment, or `now`; default: ever.", metavar="TIME"),
@@ -146,7 +160,7 @@ def who_can(
 
 
 @app.command()
-def diff(old: Path = FOLDER, new: Path = arg("The later closure.", metavar="NEW")) -> Iterator[Answer]:
+def diff(old: str = FOLDER, new: str = arg("The later closure.", metavar="NEW")) -> Iterator[Answer]:
     """Print the rights that only one of two closures has: `more` in the new one, `less` in it.
 
     Examples:

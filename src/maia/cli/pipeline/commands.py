@@ -12,12 +12,13 @@ from maia.cli.command import arg, flag, opt
 from maia.cli.inputs import command_group
 from maia.cli.output import Answer, row, several, table, wants_json
 from maia.cli.pipeline import closure, disclosures, match
-from maia.cli.pipeline.source import CORES, MEMORY_MIB, EventOptions, spark_for, spark_steps
+from maia.cli.pipeline.follow import FollowOptions, follow
+from maia.cli.pipeline.source import CHECKPOINT, CORES, MEMORY_MIB, OUT, EventOptions, spark_for, spark_steps
 from maia.cli.progress import counted
 from maia.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from maia.spark.applications import Application
     from maia.spark.applications.runs import Finished
@@ -118,35 +119,52 @@ def run(
     *,
     name: str = NAME,
     asked: EventOptions,
-    out: Path | None = opt("Keep the result in this new folder, as Parquet."),
+    out: str | None = OUT,
     plot: list[Path] | None = opt("Draw the result: a .png, .svg or .pdf file. May be repeated."),
     changes: list[str] | None = SET,
     is_stream: bool = flag("Run as a stream, a file at a time, instead of as a batch.", "--stream"),
+    how: FollowOptions,
+    checkpoint: str | None = CHECKPOINT,
     cores: int = CORES,
     memory_mib: int = MEMORY_MIB,
 ) -> Answer:
     """Run an application over events and print a summary of its result.
 
+    With --follow it runs until it is stopped, and goes on from --checkpoint where it was.
+
     Examples:
         maia pipeline run billing --from city --out charges --plot charges.png
+        maia pipeline run billing --as dashboard -d Sighting
         maia pipeline run tracking --from city --set vehicle='AE05 XYZ' --stream --json
+        maia pipeline run statistics --follow --live office.maia --type Sighting --durable traffic
+          --publish office.maia --publish-type Traffic --checkpoint traffic-checkpoint
+        maia pipeline run billing --from /shared/city --out s3://results/charges
     """
     from maia.spark.applications.runs import interruptible
     from maia.spark.applications.runs import run as run_application
 
     application, terms = _application(name, changes)
     _check_plots(plot or [])
-    asked.check(application)
+    how.check(asked, application, out)
+    if how.follow:
+        if checkpoint is None:
+            raise BadInput(
+                "INPUT-PIPELINE-RESULT", "a run that goes on keeps where it is in --checkpoint PLACE"
+            )
+        with spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib, shared=checkpoint) as spark:
+            return follow(spark, application, terms, asked, how, out=out, checkpoint=checkpoint)
     with (
-        spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark,
-        _folder_for(out) as result,
+        spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib, shared=checkpoint) as spark,
+        _result_for(spark, out) as result,
         asked.opened(spark, application) as events,
         spark_steps(spark) as step,
     ):
         step(f"running {name}")
-        finished = run_application(spark, application, terms, events, result=result, is_stream=is_stream)
+        finished = run_application(
+            spark, application, terms, events, result=result, is_stream=is_stream, checkpoint=checkpoint
+        )
         step("adding up")
-        rows = spark.read.parquet(str(result.resolve()))
+        rows = finished.rows
         record = interruptible(spark, lambda: _record(application, finished, rows))
         for path in plot or []:
             step(f"drawing {path.name}")
@@ -185,6 +203,7 @@ def verify(
     name: str = NAME,
     asked: EventOptions,
     changes: list[str] | None = SET,
+    checkpoint: str | None = CHECKPOINT,
     cores: int = CORES,
     memory_mib: int = MEMORY_MIB,
 ) -> Answer:
@@ -193,23 +212,26 @@ def verify(
     Examples:
         maia pipeline verify billing --from city
     """
+    from maia.spark.applications.runs import check_checkpoint
     from maia.spark.applications.runs import run as run_application
 
     application, terms = _application(name, changes)
     asked.check(application)
     with (
-        spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib) as spark,
-        tempfile.TemporaryDirectory() as folder,
+        spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib, shared=checkpoint) as spark,
+        _result_for(spark, None) as of_batch,
+        _result_for(spark, None) as of_stream,
         asked.opened(spark, application) as events,
         spark_steps(spark) as step,
     ):
-        for way in ("batch", "stream"):
-            step(f"running {name} as a {way}")
-            run_application(
-                spark, application, terms, events, result=Path(folder, way), is_stream=way == "stream"
-            )
+        check_checkpoint(spark, checkpoint)
+        step(f"running {name} as a batch")
+        batch = run_application(spark, application, terms, events, result=of_batch).rows
+        step(f"running {name} as a stream")
+        stream = run_application(
+            spark, application, terms, events, result=of_stream, is_stream=True, checkpoint=checkpoint
+        ).rows
         step("comparing")
-        batch, stream = (spark.read.parquet(str(Path(folder, way))) for way in ("batch", "stream"))
         record: dict[str, object] = {
             "application": name,
             "rows": batch.count(),
@@ -270,8 +292,11 @@ def _check_plots(paths: Sequence[Path]) -> None:
 
 
 @contextmanager
-def _folder_for(out: Path | None) -> Iterator[Path]:
-    if out is not None:
+def _result_for(spark: SparkSession, out: str | None) -> Iterator[Path | str | None]:
+    """Hand out where a result goes: if nothing was named, a folder of this run; on a cluster, the driver."""
+    from maia.spark.session.cluster import is_here
+
+    if out is not None or not is_here(spark):
         yield out
         return
     with tempfile.TemporaryDirectory(prefix="maia-pipeline-") as folder:

@@ -80,8 +80,8 @@ def anomalies(
     since: datetime | None = opt("Attributes first seen since then (UTC)."),
     times: float = opt("How far above its own average.", default=4.0, min=1.0),
     days: int = opt("For how many days it has been there at least.", default=7, min=1),
-    closure: Path | None = opt("A closure of today: what was delivered and is no longer permitted by it."),
-    history: Path | None = opt(
+    closure: str | None = opt("A closure of today: what was delivered and is no longer permitted by it."),
+    history: str | None = opt(
         "A closure of all certificates there were, from `closure build --with-revoked`: what none "
         "of them explains."
     ),

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from maia.credentials import SignedCertificate, TypeName
     from maia.events import AttributeUid
     from maia.ledger.files import LedgerHead
-    from maia.ledger.records import Disclosure, StandingDisclosure
+    from maia.ledger.records import Disclosure, StandingDisclosure, TableRead
 
 
 app = command_group("Read and verify a broker's ledger of deliveries.")
-FOLDER = arg("The folder of the ledger.")
+FOLDER = arg("The folder of the ledger; of a ledger of reads, also a place such as s3://…")
 _CHECK_DIGITS: Final = 64
 
 
 @app.command()
 def show(
-    folder: Path = FOLDER,
+    folder: str = FOLDER,
     recipient: str | None = opt("Deliveries to this key or .pub file alone."),
     publisher: str | None = opt("Deliveries of this publisher's events alone."),
     types: list[str] | None = opt(
@@ -50,10 +50,10 @@ def show(
         maia ledger show ledger --recipient office.pub
         maia ledger show ledger --type lab.type --attribute patient --json
     """
-    from maia.ledger.files import read_ledger
+    from maia.ledger.files import ledger_at, read_ledger
     from maia.ledger.records import LedgerReader
 
-    use_folder(folder.absolute().parent)
+    use_folder(Path(folder).absolute().parent)
     names = _Names.of(types or ())
     to = None if recipient is None else read_principal(recipient).key
     by = None if publisher is None else read_principal(publisher).key
@@ -68,19 +68,23 @@ def show(
 
     found = 0
     reader = LedgerReader()
-    for one in read_ledger(folder, reader):
+    for one in read_ledger(ledger_at(folder), reader):
         if is_asked_for(one) and by in (None, one.publisher):
             found += 1
             yield _delivery(one, names)
     standing = [one for one in reader.standing if by is None and is_asked_for(one)]
     yield from (_standing(one, names) for one in standing)
+    asked = {(one.recipient, one.source) for one in standing}
+    reads = [one for one in reader.reads.values() if (one.recipient, one.source) in asked]
+    yield from map(_read, reads)
     yield row("", f"{found} deliveries")
     yield row("", f"{len(standing)} tables that are read by themselves" if standing else None)
+    yield row("", f"{sum(one.reads for one in reads)} reads of these" if reads else None)
 
 
 @app.command()
 def verify(
-    folder: Path = FOLDER,
+    folder: str = FOLDER,
     head: str | None = opt("A check that `maia ledger head` printed before: it has to be in the ledger."),
     audit: Path | None = opt("The audit of a witness, from `maia domain audit show -o`; with --of."),
     of: str | None = opt("With --audit: the broker, a key or .pub file."),
@@ -94,12 +98,12 @@ def verify(
         maia ledger verify ledger --head
           5a0e000000000000000000000000000000000000000000000000000000000000
     """
-    from maia.ledger.files import missing_heads, verify_ledger
+    from maia.ledger.files import ledger_at, missing_heads, verify_ledger
 
     stated = _stated(audit, of)
-    missing = missing_heads(folder, stated) if stated else []
+    missing = missing_heads(ledger_at(folder), stated) if stated else []
     check = None if head is None else _check(head)
-    found = verify_ledger(folder, check)
+    found = verify_ledger(ledger_at(folder), check)
     last, deliveries, before = found.head, found.deliveries, found.earlier
     is_whole = (check is None or before is not None) and not missing
     at = None if before is None else before.entries
@@ -107,10 +111,12 @@ def verify(
     gone = [f"the head of entry {one.entries}, which a witness has" for one in missing]
     told = {"witnessed": len(stated), "missing": [one.entries for one in missing]} if audit else {}
     counted = f"{len(stated)} heads, {len(missing)} of which are missing" if audit else None
+    waiting = f"{found.unchained} parts of a job that runs, or was killed: the next read chains them"
     return Answer(
         row("ledger", folder, folder=folder),
         row("entries", f"{last.entries}, with {deliveries} deliveries", entries=last.entries),
         row("head", last.check, deliveries=deliveries, head=last.check),
+        row("not chained", waiting if found.unchained else None, unchained=found.unchained),
         row("found", None if at is None else f"the earlier head, at entry {at}", earlier_head_at=at),
         row("missing", None if check is None or before is not None else lost, whole=is_whole),
         row("witnessed", counted, **told),
@@ -138,7 +144,7 @@ def _stated(audit: Path | None, of: str | None) -> list[LedgerHead]:
 
 
 @app.command()
-def witness(*, folder: Path = FOLDER, caller: EntitledCaller) -> Answer:
+def witness(*, folder: str = FOLDER, caller: EntitledCaller) -> Answer:
     """State the head of a ledger, which is verified first, to a domain, which puts it on record in its audit.
 
     Exit status 1 if it contradicts what was stated before. Needs `publish` on the domain's `/admin/ledgers`.
@@ -149,9 +155,9 @@ def witness(*, folder: Path = FOLDER, caller: EntitledCaller) -> Answer:
     """
     from maia.api import endpoints
     from maia.api.requests import LedgerHeadBody
-    from maia.ledger.files import verify_ledger
+    from maia.ledger.files import ledger_at, verify_ledger
 
-    last = verify_ledger(folder).head
+    last = verify_ledger(ledger_at(folder)).head
     body = LedgerHeadBody(last.entries, last.check.hex())
     found = caller.ask(endpoints.LEDGER_HEAD, body)
     text = f"record {found.record} of the audit of {read_principal(caller.domain)}"
@@ -164,21 +170,21 @@ def witness(*, folder: Path = FOLDER, caller: EntitledCaller) -> Answer:
 
 
 @app.command()
-def head(folder: Path = FOLDER) -> Answer:
+def head(folder: str = FOLDER) -> Answer:
     """Print the check of the last entry: kept elsewhere, it shows later that nothing was taken away.
 
     Examples:
         maia ledger head ledger --json
     """
-    from maia.ledger.files import verify_ledger
+    from maia.ledger.files import ledger_at, verify_ledger
 
-    last = verify_ledger(folder).head
+    last = verify_ledger(ledger_at(folder)).head
     return row("", last.check, entries=last.entries, head=last.check)
 
 
 @app.command()
 def export(
-    folder: Path = FOLDER,
+    folder: str = FOLDER,
     out: Path = arg("The Parquet file to write."),
     force: bool = flag("Replace the file if it is there."),
 ) -> Answer:
@@ -187,11 +193,12 @@ def export(
     Examples:
         maia ledger export ledger disclosures.parquet
     """
+    from maia.ledger.files import ledger_at
     from maia.ledger.parquet import export_ledger
 
     if out.exists() and not force:
         raise typer.BadParameter(f"`{out}` is there already: say --force to replace it")
-    count = export_ledger(folder, out)
+    count = export_ledger(ledger_at(folder), out)
     return row("wrote", f"{count} rows to {out}", rows=count, file=out)
 
 
@@ -271,7 +278,7 @@ def _known_certificates() -> dict[bytes, SignedCertificate]:
 def _standing(one: StandingDisclosure, names: _Names) -> Answer:
     from maia.credentials import Principal
 
-    to, source = Principal(one.recipient), f"{one.source}, by its own queries, which are not on record"
+    to, source = Principal(one.recipient), f"{one.source}, by its own queries"
     opened = f"{one.since} until {one.until or 'further notice'}"
     return Answer(
         row("open from", opened, open_from=one.since, open_until=one.until, owner=Principal(one.by)),
@@ -279,6 +286,24 @@ def _standing(one: StandingDisclosure, names: _Names) -> Answer:
         row("type", names.type_of(one), type_id=one.type_id, version_id=one.version),
         row("in", source, source=one.source),
         names.shown(one),
+    )
+
+
+def _read(one: TableRead) -> Answer:
+    from maia.credentials import Principal
+    from maia.events import Instant
+
+    at, to = Instant(one.at), Principal(one.recipient)
+    rows = f"{one.rows} of {one.source}, in a session of {one.role}"
+    if not one.number:
+        rows = f"{one.rows} of {one.source}, in {one.reads} reads that had not committed then"
+    ids = None if one.ids is None else list(one.ids)
+    return Answer(
+        row("read", at, read_at=at, committed=bool(one.number), reads=one.reads),
+        row("by", to, recipient=to, role=one.role),
+        row("rows", rows, source=one.source, rows=one.rows),
+        row("row ids", None if ids is None else " ".join(ids), ids=ids),
+        row("", ""),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ from maia.cli.command import arg, opt
 from maia.cli.inputs import AT, moment, read_constitutions
 from maia.cli.output import Answer, read_principal, row, several
 from maia.cli.pipeline import closure
-from maia.cli.pipeline.source import CORES, FROM, MEMORY_MIB, LogOptions, spark_for, spark_steps
+from maia.cli.pipeline.source import CORES, FROM, MEMORY_MIB, OUT, LogOptions, spark_for, spark_steps
 from maia.cli.progress import counted
 from maia.errors import BadInput
 
@@ -48,9 +48,9 @@ def match(
         default=None,
         metavar="FILE",
     ),
-    source: Path | None = FROM,
+    source: str | None = FROM,
     pool: list[Path] | None = closure.POOLS,
-    out: Path | None = opt("Keep every match in this new folder, as Parquet."),
+    out: str | None = OUT,
     most: int = opt("How many subscriptions to list.", default=10, min=0, max=1000),
     at: str | None = AT,
     cores: int = CORES,
@@ -70,13 +70,13 @@ def match(
         maia pipeline match --pool rights -d sighting.type --log events -k owner.key --credentials owner
           --json
     """
-    from maia.spark.applications.runs import interruptible, new_folder
+    from maia.spark.applications.runs import check_result, interruptible, kept
 
     now = moment(at)
     event_type = _event_type(asked, source)
+    check_result(out)
     decided = _decided(event_type, subscriptions, pool or [], asked.statements or [], now)
     with (
-        nullcontext() if out is None else new_folder(out.resolve()) as unfinished,
         spark_for("maia-match", cores=cores, memory_mib=memory_mib) as spark,
         _events(asked, source, spark, event_type, decided.permitted) as (events, kinds),
         spark_steps(spark) as step,
@@ -92,28 +92,25 @@ def match(
             step("counting events")
             total = events.count()
             step("matching")
-            if unfinished is None:
-                found = dict(map(tuple, matcher.by_class(events).groupBy("rights_class").count().collect()))
-                named = (
-                    (each, found.get(at, 0)) for at, one in enumerate(matcher.classes) for each in one.members
-                )
-                return total, Counter(dict(named))
+            if out is None:
+                found = matcher.by_class(events).groupBy("rights_class").count()
+                named = matcher.members.join(found, "rights_class").select("subscription", "count").collect()
+                return total, Counter({one.id: 0 for one in decided.permitted} | dict(map(tuple, named)))
             names = [F.lit(word) for one in event_type.attributes for word in (one.uid, one.name)]
             shown = F.transform("attributes", lambda uid: F.element_at(F.create_map(*names), uid))
             matched = matcher.by_subscription(events).select(
                 f"{EVENT}.*", "subscription", shown.alias("attributes")
             )
-            matched.write.mode("append").parquet(str(unfinished))
-            rows = spark.read.parquet(str(unfinished)).groupBy("subscription").count().collect()
+            rows = kept(spark, matched, out).groupBy("subscription").count().collect()
             return total, Counter({one.id: 0 for one in decided.permitted} | dict(map(tuple, rows)))
 
         total, found = interruptible(spark, counts)
+        classes = matcher.classes.count()
     codes = Counter(decided.refused.values())
     most_found = [
         row("", f"{count:>13,}  {name}", subscription=name, events=count)
         for name, count in found.most_common(most)
     ]
-    classes = len(matcher.classes)
     refused = {"refused": codes, "refused_first": dict(list(decided.refused.items())[:_REFUSED_SHOWN])}
     return Answer(
         row("", f"events         {total:,}", events=total, subscriptions=len(found), classes=classes),
@@ -125,12 +122,12 @@ def match(
     )
 
 
-def _event_type(asked: LogOptions, source: Path | None) -> VerifiedType:
+def _event_type(asked: LogOptions, source: str | None) -> VerifiedType:
     from maia.spark.applications.runs import parquet_columns
 
     if (source is None) == (asked.log is None):
         raise BadInput(
-            "INPUT-PIPELINE-SOURCE", "name the source of events: either --from PATH or --log FOLDER"
+            "INPUT-PIPELINE-SOURCE", "name the source of events: either --from PLACE or --log PLACE"
         )
     if source is None:
         asked.check_log()
@@ -260,7 +257,7 @@ def _lines_of(file: Path) -> list[tuple[str, Principal, str]]:
 @contextmanager
 def _events(
     asked: LogOptions,
-    source: Path | None,
+    source: str | None,
     spark: SparkSession,
     event_type: VerifiedType,
     subscriptions: Iterable[Subscription],
@@ -289,9 +286,11 @@ def _events(
         return whole, {one.uid: one.kind for one in known}
 
     if source is not None:
-        table = parquet_source(spark, source).table()
+        found = parquet_source(spark, source)
+        table = found.table()
         known = [one for one in event_type.attributes if one.name in table.columns]
-        place = [F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row")]
+        file, number = found.numbered
+        place = [F.col(file).alias("file"), F.col(number).alias("row")]
         yield shaped(table, place, known)
         return
     readable = closure.readable_of(asked, event_type)

@@ -24,6 +24,7 @@ from maia.cli.participate.membership import history_of, verified
 from maia.cli.progress import bar
 from maia.cli.trust.key import open_key
 from maia.errors import BadInput
+from maia.places import place_of, places_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from maia.types import VerifiedType
 
 
-FROM = opt("Events: a folder of Parquet files, or one of them.", "--from", metavar="PATH")
+FROM = opt("Events: a folder of Parquet files, or one of them; also at s3://….", "--from", metavar="PLACE")
 TYPE_OF = opt("With --log: the type, after those it was made from; or its name.", "--definition", "-d")
 KEY_OF = opt("With --log: the reader's signing key.", "--key", "-k")
 CREDENTIALS_OF = opt("With --log: the reader's certificates.", "--credentials", "-c")
 RECORD_OF = opt(
-    "With --log: the folder of a ledger of your own, in which all that is read is put on record; "
+    "With --log: a ledger of your own, a folder or s3://…, in which all that is read is put on record; "
     "the owner of a type may demand it.",
     "--record", envvar="MAIA_READ_LEDGER",
 )  # fmt: skip
@@ -51,7 +52,11 @@ RECORD_OF = opt(
 class LogOptions:
     """The options about a log, and the rights under which it is read."""
 
-    log: Path | None = opt("Events: a recording broker's log, read under the rights of --key.")
+    log: str | None = opt(
+        "Events: a recording broker's log, a folder or s3://…, or those of several brokers (s3://…/*), "
+        "read under the rights of --key.",
+        metavar="PLACE",
+    )
     definition: list[Path] | None = TYPE_OF
     key: Path | None = KEY_OF
     credentials: list[Path] | None = CREDENTIALS_OF
@@ -72,19 +77,20 @@ class LogOptions:
         "With --log: validity statements about certificates, files or folders, beside those in "
         "the wallets that --credentials names."
     )
-    record: Path | None = RECORD_OF
+    record: str | None = RECORD_OF
 
     def check_log(self) -> None:
         """Refuse to read a log without rights."""
 
         if self.log is None:
             raise BadInput("INPUT-PIPELINE-SOURCE", "name the event log with --log")
-        if not self.log.exists():
+        if not any(one.exists() for one in places_of(self.log)):
             raise BadInput("INPUT-PIPELINE-SOURCE", f"there is no event log at `{self.log}`")
         if not (self.definition and self.key and self.credentials):
             raise BadInput(
                 "INPUT-PIPELINE-SOURCE",
-                "a log is read under a reader's rights: give --definition, --key and --credentials",
+                "a log is read under a reader's rights: say `--as PROFILE -d TYPE`, or give "
+                "--definition, --key and --credentials",
             )
 
     def newest_type(self) -> VerifiedType:
@@ -158,7 +164,7 @@ class LogOptions:
 class EventOptions(LogOptions):
     """The options about the source of events of an application: files, or a log."""
 
-    source: Path | None = FROM
+    source: str | None = FROM
     identity: list[Path] | None = opt(
         "With --log: the reader's identity statements, past ones too, for what publishers require."
     )
@@ -181,9 +187,9 @@ class EventOptions(LogOptions):
 
         if (self.source is None) == (self.log is None):
             raise BadInput(
-                "INPUT-PIPELINE-SOURCE", "name the source of events: either --from PATH or --log FOLDER"
+                "INPUT-PIPELINE-SOURCE", "name the source of events: either --from PLACE or --log PLACE"
             )
-        if self.source is not None and not self.source.exists():
+        if self.source is not None and not place_of(self.source).exists():
             raise BadInput(
                 "INPUT-PIPELINE-SOURCE",
                 f"`{self.source}` is not there; `maia pipeline generate` makes events to begin with",
@@ -211,7 +217,7 @@ class EventOptions(LogOptions):
         from maia.spark.governed.plan import TableQuery
 
         if self.source is not None:
-            yield parquet_source(spark, self.source)
+            yield parquet_source(spark, self.source, columns=application.reads)
             return
         from maia.spark.governed.table import Streaming
 
@@ -232,15 +238,9 @@ class EventOptions(LogOptions):
             )
 
     def _identity(self) -> ReaderIdentity | None:
-        from maia.config.input_files import read_identity, read_principal
-        from maia.credentials.identity import IdentityTrust
-        from maia.spark.governed.reader import ReaderIdentity
+        from maia.spark.open_log import reader_identity
 
-        statements = tuple(map(read_identity, self.identity or ()))
-        if not statements:
-            return None
-        providers = frozenset(map(read_principal, self.provider or ()))
-        return ReaderIdentity(IdentityTrust(statements[0].statement.community, providers), statements)
+        return reader_identity(self.identity or (), self.provider or ())
 
 
 def network_of(signed: SignedCertificate) -> NetworkName | None:
@@ -270,19 +270,43 @@ def _versions(definitions: list[Path], constitutions: tuple[VerifiedConstitution
 
 CORES = opt("How many cores Spark may use.", default=2, min=1, max=1024)
 MEMORY_MIB = opt("How much memory Spark may use.", "--memory", default=2048, min=512, metavar="MIB")
+OUT = opt(
+    "Keep the result, as Parquet: in this new folder, or at an address (s3://…, file:///shared/…) to which "
+    "the workers of a cluster write it.",
+    metavar="PLACE",
+)
+CHECKPOINT = opt(
+    "A folder or address that every worker reads and writes, for what a stream keeps while it runs; with "
+    "--follow, the next run goes on from it.",
+    metavar="PLACE",
+)
 
 
 @contextmanager
 def spark_for(
-    name: str, *, cores: int = 2, memory_mib: int = 2048, long_running: bool = True
+    name: str, *, cores: int = 2, memory_mib: int = 2048, long_running: bool = True, shared: str | None = None
 ) -> Iterator[SparkSession]:
-    """Start Spark, here or on the cluster that the environment names, while a body runs."""
+    """Start Spark, here or on the cluster that the environment names, while a body runs.
+
+    What Spark makes in a place that is `shared` with workers under other accounts is as open as the place.
+    """
     from maia.spark.errors import told_by_spark
     from maia.spark.session import session
+    from maia.spark.session.cluster import cluster_of
 
-    where = session.cluster_of()
+    where = cluster_of()
+    settings: dict[str, str] = {}
+    if shared is not None and where is not None and where.kind != "sc":
+        from maia.spark.applications.results import umask_of
+
+        settings[session.UMASK] = umask_of(shared)
     running = session.spark_session(
-        name, cores=cores, memory_mib=memory_mib, long_running=long_running, cluster=where
+        name,
+        cores=cores,
+        memory_mib=memory_mib,
+        long_running=long_running,
+        cluster=where,
+        settings=settings,
     )
     with running as spark, told_by_spark(), _withheld_rows_named():
         yield spark
@@ -355,6 +379,10 @@ def spark_steps(spark: SparkSession) -> Iterator[Callable[[str], None]]:
 
 def _tasks(spark: SparkSession) -> tuple[int, int | None]:
     """Return how many tasks of the stages at work are done, of how many."""
+    from maia.spark.session.cluster import is_connect
+
+    if is_connect(spark):
+        return 0, None
     tracker = spark.sparkContext.statusTracker()
     found = [info for at in tracker.getActiveStageIds() if (info := tracker.getStageInfo(at)) is not None]
     total = sum(info.numTasks for info in found)

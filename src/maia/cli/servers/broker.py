@@ -66,7 +66,7 @@ def broker(
     if settings.processes == 1:
         from maia.broker.server.process import serve
 
-        run_server(prepared, settings, partial(serve, reread=reread))
+        run_server(prepared, settings, partial(serve, reread=reread, receive=_received))
         return None
     from maia.broker.server.processes import serve_processes
 
@@ -99,3 +99,14 @@ def _checked(prepared: PreparedBroker) -> Answer:
         row("log", log, log=config.log_folder),
         checked("broker", config.data, config.listen, config.identity_listen, config.status),
     )
+
+
+async def _received(prepared: PreparedBroker, address: str, folder: Path) -> None:
+    """Receive the certificates that are pushed to a broker which runs at an address."""
+    from maia.client.api.pushed_certificates import receive_into
+    from maia.config.constitutions import constitutions_of
+
+    await receive_into(
+        folder, address, key=prepared.key, network=prepared.network, credentials=prepared.credentials,
+        constitutions=constitutions_of(prepared.quorums),
+    )  # fmt: skip

@@ -17,7 +17,7 @@ from maia.cli.servers.server_command import CHECK_ONLY, LOG_FORMAT, LOG_LEVEL, c
 from maia.cli.trust.grants import right
 from maia.cli.trust.key import KEY_FILE, open_key
 from maia.clock import system_now
-from maia.config.settings import Defaults
+from maia.config.settings import BadConfig, Defaults
 
 if TYPE_CHECKING:
     from maia.gateway.server.config import GatewayConfig
@@ -123,7 +123,7 @@ def _run(file: GatewayFile, flags: dict[str, object], *, mqtt: bool, check: bool
 
     prepared = prepare(file.read(flags), now=system_now())
     if not mqtt and prepared.config.http_listen is None:
-        raise prepared.config.wrong("http.listen", "is missing: say where HTTP clients connect")
+        raise BadConfig("`http.listen` is missing: say where HTTP clients connect, --listen 127.0.0.1:8443")
     if check:
         own, table = prepared.config, prepared.table.rows
         listens = (own.listen if mqtt else None, own.http_listen, own.status)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maia.cli.command import arg, flag
+from maia.cli.command import arg, flag, opt
 from maia.cli.inputs import BadFile, command_group
 from maia.cli.output import Answer, row, several
 from maia.cli.progress import counted
@@ -16,28 +16,30 @@ from maia.clock import system_now
 if TYPE_CHECKING:
     from maia.log import Segment
     from maia.log.disk.journals import Cut
+    from maia.log.disk.place_log import PlaceLog
     from maia.log.disk.reader import LogView, Problem
 
 
 app = command_group("Look at an event log, verify it, and roll its journals into tables.")
 FOLDER = arg("The folder of the event log.")
+PLACE = arg("The event log: a folder, or an address such as s3://bucket/log.", metavar="PLACE")
 
 
 @app.command()
-def verify(folder: Path = FOLDER) -> Answer:
+def verify(place: str = PLACE) -> Answer:
     """Read every byte of a log and report damage; exit status 1 if there is any.
 
     Examples:
         maia log verify events
-        maia log verify events --json
+        maia log verify s3://city-logs/north --json
     """
-    view = _opened(folder)
+    view = _opened(place)
     with counted("verifying", len(view.state.segments) + len(view.journals())) as step:
         found = view.verify(on_file=lambda _file: step(1))
     whole = "verified     everything is as it was written"
     damaged = f"damaged      {len(found.problems)} places are not as they were written"
     return Answer(
-        row("log", folder, folder=folder, whole=found.is_whole, files=found.files, records=found.records),
+        row("log", place, folder=place, whole=found.is_whole, files=found.files, records=found.records),
         row("read", f"{found.files} files with {found.records} records"),
         row("note", list(map(_place, found.notes)), notes=list(map(asdict, found.notes))),
         row("damaged", list(map(_place, found.problems)), problems=list(map(asdict, found.problems))),
@@ -47,14 +49,14 @@ def verify(folder: Path = FOLDER) -> Answer:
 
 
 @app.command("list")
-def list_log(folder: Path = FOLDER) -> Answer:
+def list_log(place: str = PLACE) -> Answer:
     """Show the contents of a log, by type: segments, frames, events, bytes and days of publication.
 
     Examples:
         maia log list events
-        maia log list events --json
+        maia log list s3://city-logs/north --json
     """
-    view = _opened(folder)
+    view = _opened(place)
     by_type: defaultdict[bytes, list[Segment]] = defaultdict(list)
     for segment in view.state.segments.values():
         by_type[segment.type_id].append(segment)
@@ -66,7 +68,7 @@ def list_log(folder: Path = FOLDER) -> Answer:
         )
         for one in view.journals()
     )  # fmt: skip
-    return Answer(row("log", folder, folder=folder), several("types", types), several("journals", journals))
+    return Answer(row("log", place, folder=place), several("types", types), several("journals", journals))
 
 
 @app.command()
@@ -94,12 +96,76 @@ def roll(folder: Path = FOLDER, compact: bool = flag("Also join small segments."
     )
 
 
-def _opened(folder: Path) -> LogView:
-    from maia.log.disk.reader import LogView
+@app.command()
+def compact(place: str = PLACE) -> Answer:
+    """Join the small segments of a log in an object store, while brokers write to it and jobs read it.
 
-    if not next(folder.glob("manifest-*"), None):
-        raise BadFile(f"`{folder}` is no event log: it has no manifest")
-    return LogView(folder)
+    Readers see the log before it or after it, and nothing in between. Objects that are not used any
+    more are removed an hour later. A broker's own folder: maia log roll --compact.
+
+    Examples:
+        maia log compact s3://city-logs/north
+        maia log compact s3://city-logs/north --json
+    """
+    log = _in_place(place)
+    with counted("joining", None) as step:
+        made = log.compact(system_now())
+        step(len(made))
+    gone = log.clean(system_now())
+    return Answer(
+        row("log", place, place=place, joined=[one.path for one in made], removed=gone),
+        row("joined", f"{len(made)} larger segments made"),
+        row("removed", f"{len(gone)} objects that no reader needs any more"),
+    )
+
+
+@app.command()
+def retain(
+    place: str = PLACE,
+    days: float | None = opt("Keep what was recorded in the last so many days.", min=0),
+    mb: int | None = opt("Keep so many megabytes of segments of each type.", min=0),
+) -> Answer:
+    """Remove the oldest segments of a log in an object store; of a broker's own folder, log.keep_days does.
+
+    Streams that have not read them end with PIPELINE-FRAMES-FORGOTTEN. Objects are removed an hour later.
+
+    Examples:
+        maia log retain s3://city-logs/north --days 365
+        maia log retain s3://city-logs/north --mb 50000 --json
+    """
+    from maia.log.format.retention import Keep, Retention
+
+    if days is None and mb is None:
+        raise BadFile("say what is kept: --days, --mb, or both")
+    log = _in_place(place)
+    keep = Keep(None if days is None else days * 86_400, None if mb is None else mb << 20)
+    forgotten = log.retain(Retention(keep), system_now())
+    gone = log.clean(system_now())
+    frames = sum(one.frames for one in forgotten)
+    return Answer(
+        row("log", place, place=place, forgotten=[one.path for one in forgotten], removed=gone),
+        row("forgotten", f"{frames} frames in {len(forgotten)} segments"),
+        row("removed", f"{len(gone)} objects that no reader needs any more"),
+    )
+
+
+def _in_place(given: str) -> PlaceLog:
+    from maia.log.disk.place_log import PlaceLog
+    from maia.places import place_of
+
+    log = PlaceLog(place_of(given))
+    if not log.number:
+        raise BadFile(f"`{given}` is no event log: it has no manifest")
+    return log
+
+
+def _opened(given: str | Path) -> LogView:
+    from maia.log.disk.reader import LogView
+    from maia.places import place_of
+
+    if not any(name.startswith("manifest-") for name in place_of(given).names()):
+        raise BadFile(f"`{given}` is no event log: it has no manifest")
+    return LogView(given)
 
 
 def _place(one: Problem | Cut) -> str:

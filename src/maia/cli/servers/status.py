@@ -6,26 +6,27 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import typer
-
 from maia.cli.command import opt
+from maia.cli.organisation import ORG, opened
 from maia.cli.output import Answer, book, row
 
 
 def status(
     data: Path | None = opt("The broker's data folder."),
     config: Path | None = opt("The broker's configuration, which names the folder.", "--config", "-c"),
+    org: Path | None = ORG,
 ) -> Answer:
     """Show the links, tables and leases of a broker that runs on this machine.
 
     Examples:
+        maia status --org hospital
         maia status --data met-data
         maia status --config broker.toml --json
     """
     from maia.broker.server.processes import process_folders
     from maia.net.status_endpoint import DOOR_FILE, NoStatus, fetch_status, read_door
 
-    folder = _folder(data, config)
+    folder = _folder(data, config, org)
     parts = [] if (folder / DOOR_FILE).exists() else process_folders(folder)
     if not parts:
         found = fetch_status(read_door(folder))
@@ -42,17 +43,17 @@ def status(
     return row("", lines[:-1], processes=records)
 
 
-def _folder(data: Path | None, config: Path | None) -> Path:
+def _folder(data: Path | None, config: Path | None, org: Path | None) -> Path:
     import os
 
     from maia.broker.server.config import read_config
 
     if data is not None:
         return data
-    if config is None and "MAIA_BROKER_DATA" in os.environ:
+    if config is None and org is None and "MAIA_BROKER_DATA" in os.environ:
         return Path(os.environ["MAIA_BROKER_DATA"])
     if config is None:
-        raise typer.BadParameter("say --data FOLDER or --config FILE")
+        config = opened(org).folder / "broker.toml"
     settings = read_config(config, flags={}, environment=os.environ)
     if settings.data is None:
         raise settings.wrong("data", "is not set, so the broker leaves no token to ask with")
@@ -60,7 +61,7 @@ def _folder(data: Path | None, config: Path | None) -> Path:
 
 
 _REFUSALS_SHOWN: Final = 5
-_HEAD: Final = ("principal", "network", "address")
+_HEAD: Final = ("principal", "network", "address", "serves")
 _TABLES: Final = (
     "clients", "peers", "links_waiting", "subscriptions", "advertisements", "types", "certificates",
     "requests_remembered",
@@ -115,8 +116,10 @@ def _log(log: Mapping[str, Any]) -> Iterator[_Said]:
 
 def _link(link: Mapping[str, Any]) -> _Said:
     ends = link.get("next_lease_ends")
+    crosses = {"views": "a border", "events": "an open border: events cross it as they were published"}
     parts = [
         f"{link.get('role')} {link.get('peer')}",
+        crosses.get(link.get("border") or "", ""),
         f"at {link.get('address')}" if link.get("address") else "",
         f"{link.get('subscriptions')} subscriptions, {link.get('advertisements')} advertisements",
         f"open {link.get('open_s')} s",

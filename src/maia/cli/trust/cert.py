@@ -6,6 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.domain.calls import CallerKey, EntitledCaller, ReasonText, Server, Shown, revoked_shown
 from maia.cli.inputs import (
@@ -21,7 +23,9 @@ from maia.cli.inputs import (
 )
 from maia.cli.output import Answer, row, rows, several
 from maia.cli.trust.grants import (
+    PROOF_SUFFIX,
     AuthorityOptions,
+    X509Options,
     certificate_shown,
     granted,
     one_action,
@@ -116,8 +120,9 @@ class OnlineOptions:
 def issue(
     *,
     key: Path = KEY_FILE,
-    subject: str = need("Who receives the right: key, .pub file, or `KEY#group name`."),
+    subject: str = need("Who receives the right: key, .pub file, `KEY#group name`, or x509:CN=…,O=…."),
     out: Path = OUT,
+    x509: Path | None = opt("The authority (PEM) of a subject `x509:NAME`.", "--authority", metavar="FILE"),
     asked: AuthorityOptions,
     domain: str | None = opt(
         "If this is your key, it has a domain that publishes lists.", envvar="MAIA_DOMAIN"
@@ -136,6 +141,8 @@ def issue(
     Examples:
         maia cert issue -k ccs.key --subject billing.pub -d numberplate.type --action subscribe
           --attribute numberplate --attribute timestamp --days 30 -o billing.cert
+        maia cert issue -k city.key --subject x509:CN=Anna,O=Norway --authority norway.pem -d news.type
+          --action subscribe --days 30 -o anna.cert
         maia cert issue -k city.key --subject desk.pub -d news.type --topic /news --topic '/news/uk/#'
           --action publish --days 30 -o desk.cert
         maia cert issue -k city.key --subject public.pub -d reading.type --shown-as area.type --action
@@ -150,7 +157,7 @@ def issue(
     authority = asked.authority(by)
     demanded = tests.demanded(by, _usual_tests(authority, domain, by))
     certificate = AuthorisationCertificate(
-        issuer=by, subject=_subject(subject), may_delegate=may_delegate, authority=authority,
+        issuer=by, subject=_subject(subject, by, x509), may_delegate=may_delegate, authority=authority,
         validity=period.validity().with_tests(*demanded), comment=comment,
     )  # fmt: skip
     return _save(sign(certificate, signing_key), out, force=force)
@@ -160,25 +167,112 @@ def issue(
 def name(
     *,
     key: Path = KEY_FILE,
-    group: str = need("The name in your namespace; several subjects make a group.", "--name"),
-    subject: str = need("Whom the name means: key, .pub file, or `KEY#other name`."),
+    group: str | None = opt("The name in your namespace; several subjects make a group.", "--name"),
+    subject: str = need(
+        "Whom the name means: key, .pub file, `KEY#other name`, or FILE.proof of an X.509 name."
+    ),
     out: Path = OUT,
+    shown: X509Options,
     period: PeriodOptions,
     tests: OnlineOptions,
     force: bool = FORCE,
 ) -> Answer:
     """Issue a name certificate: in your namespace, a name means this subject.
 
+    A subject that has proved an X.509 name (`maia cert prove`) gets that name, until its chain ends.
+
     Examples:
         maia cert name -k met.key --name 'Met Brokers' --subject b1.pub --days 7 -o b1.cert
+        maia cert name -k met.key --subject anna.proof --authority norway.pem --revocation-list norway.crl
+          --days 7 -o anna.cert
     """
     from maia.credentials import NameCertificate
     from maia.credentials import issue as sign
+    from maia.credentials.x509_names import checked_local_name
 
     signing_key = open_key(key)
-    validity = period.validity().with_tests(*tests.demanded(signing_key.principal))
-    certificate = NameCertificate(signing_key.principal, group, _subject(subject), validity)
+    by, validity = signing_key.principal, period.validity().with_tests(*tests.demanded(signing_key.principal))
+    if subject.endswith(PROOF_SUFFIX):
+        if group is not None:
+            raise BadInput("INPUT-X509-NAME", "a proof is of one name, which it says: leave --name out")
+        proved = shown.proved(subject, by)
+        return _save(sign(proved.name_certificate(validity), signing_key), out, force=force)
+    if group is None:
+        raise typer.BadParameter("say the name with --name")
+    certificate = NameCertificate(by, checked_local_name(group), _subject(subject), validity)
     return _save(sign(certificate, signing_key), out, force=force)
+
+
+@app.command("at-computer")
+def at_computer(
+    *,
+    key: Path = KEY_FILE,
+    subject: str = need("Who is at this computer: key or .pub file.", "--subject"),
+    minutes: int = opt("For how many minutes the word of the computer counts.", default=10, min=1, max=1440),
+    out: Path = OUT,
+    force: bool = FORCE,
+) -> Answer:
+    """Let a computer say, with its own key, that a principal is at it: for roles `where computer == …`.
+
+    Examples:
+        maia cert at-computer -k ward-pc.key --subject ann.pub --minutes 10 -o here.appointment
+    """
+    from maia.credentials import Validity
+    from maia.credentials.appointments import (
+        Appointment,
+        AppointmentKind,
+        appointment_to_text,
+        issue_appointment,
+    )
+    from maia.roles.rule_reader import AT_COMPUTER
+
+    computer, now = open_key(key), moment(None)
+    begins = Instant(now - now % SECOND)
+    period = Validity(begins, Instant(begins + minutes * 60 * SECOND))
+    said = Appointment(
+        issuer=computer.principal,
+        holder=read_principal(subject),
+        name=AT_COMPUTER,
+        parameters=(),
+        validity=period,
+        kind=AppointmentKind.APPOINTMENT,
+        serial=int(begins // SECOND).to_bytes(8),
+    )
+    write_new(out, appointment_to_text(issue_appointment(said, computer)), overwrite=force)
+    return Answer(
+        row("computer", str(computer.principal)),
+        row("holder", str(said.holder)),
+        row("until", str(period.not_after)),
+        row("written", str(out)),
+    )
+
+
+@app.command()
+def prove(
+    *,
+    certificate: Path = arg("Your X.509 certificate (PEM or DER), before those that lead to its authority."),
+    x509_key: Path = need("The private key of that certificate, in PEM.", "--x509-key"),
+    key: Path = KEY_FILE,
+    grantor: str = need("Who is to name you: key or .pub file.", "--to"),
+    out: Path = need("The file to write: NAME.proof.", "--out", "-o"),
+    passphrase: str | None = opt("The passphrase of the X.509 key.", envvar="MAIA_X509_PASSPHRASE"),
+    force: bool = FORCE,
+) -> Answer:
+    """Prove to one grantor that your X.509 name is that of your key in Maia. The file holds no secret.
+
+    Examples:
+        maia cert prove anna.pem --x509-key anna.pem.key -k anna.key --to hospital.pub -o anna.proof
+    """
+    from maia.config.x509_files import make_proof_file
+
+    if out.suffix != PROOF_SUFFIX:
+        raise typer.BadParameter(f"a proof is written to a file that ends in {PROOF_SUFFIX}")
+    text = make_proof_file(
+        certificate, x509_key, open_key(key), grantor=read_principal(grantor), now=moment(None),
+        passphrase=passphrase,
+    )  # fmt: skip
+    write_new(out, text, overwrite=force)
+    return row("written to", f"{out}   (hand it to {grantor}; it can be shown for seven days)", file=out)
 
 
 @app.command()
@@ -366,9 +460,17 @@ def _save(signed: SignedCertificate, out: Path, *, force: bool) -> Answer:
     )
 
 
-def _subject(word: str) -> Subject:
+def _subject(word: str, space: Principal | None = None, authority: Path | None = None) -> Subject:
     from maia.credentials import LocalName
+    from maia.credentials.appointments import X509_WORD
+    from maia.credentials.x509_names import x509_subject
 
+    if word.startswith(X509_WORD):
+        from maia.config.x509_files import read_authority
+
+        if space is None or authority is None:
+            raise typer.BadParameter("a subject `x509:NAME` goes with --authority FILE, who certifies it")
+        return x509_subject(word.removeprefix(X509_WORD), read_authority(authority), space=space)
     principal, separator, names = word.partition("#")
     if separator:
         return LocalName(read_principal(principal), tuple(names.split("#")))

@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import typer
+
 from maia.cli.command import need, opt, options
-from maia.cli.inputs import read_definition, read_owner
+from maia.cli.inputs import moment, read_definition, read_owner
 from maia.cli.output import Answer, book, row, rows
-from maia.config.grant_terms import condition_of, hours_in, on_topics_of, transformed
+from maia.config.grant_terms import bound_of, condition_of, hours_in, on_topics_of, transformed
 from maia.errors import BadInput
 
 if TYPE_CHECKING:
@@ -29,19 +31,44 @@ if TYPE_CHECKING:
         Subject,
         Validity,
     )
+    from maia.credentials.x509_names import VerifiedX509Subject
     from maia.events import AttributeUid, Vocabulary
 
 _TERMS: Final = (
-    "made of", "where", "condition", "during", "from", "every", "per", "set", "shown as", "written as",
+    "made of", "where", "bound", "condition", "during", "from", "every", "per", "set", "shown as",
+    "written as",
 )  # fmt: skip
 """What narrows or changes what is granted, in the order in which it is shown."""
+
+
+PROOF_SUFFIX: Final = ".proof"
+
+
+@options
+class X509Options:
+    """By whose word an X.509 name is believed."""
+
+    authority: Path | None = opt("The authority (PEM) that certifies the subject of a proof.", metavar="FILE")
+    revocation_list: list[Path] | None = opt(
+        "Revocation lists of the authorities (PEM or DER). May be repeated.", metavar="FILE"
+    )
+
+    def proved(self, file: str, grantor: Principal) -> VerifiedX509Subject:
+        """Verify a proof for a grantor."""
+        from maia.config.x509_files import verified_proof_file
+
+        if self.authority is None:
+            raise typer.BadParameter("a proof goes with --authority FILE, who certifies its subject")
+        return verified_proof_file(
+            Path(file), self.authority, self.revocation_list or (), grantor=grantor, now=moment(None)
+        )
 
 
 @options
 class AuthorityOptions:
     """What may be done, with which resource, and how much of it is seen or written."""
 
-    action: list[str] = need("connect install extend publish subscribe manage *; may be repeated.")
+    action: list[str] = need("connect install serve extend publish subscribe manage *; may be repeated.")
     owner: str | None = opt("Whose resource: key, .pub file, quorum:… or '*'.")
     network: str | None = opt("A network's name or pattern.")
     type_name: str | None = opt("A type's name or pattern, such as uk.gov.*.", "--type")
@@ -61,6 +88,10 @@ class AuthorityOptions:
     condition: str | None = opt("What must be true, over facts: 'on-duty = true', 'rate-minute <= 600'.")
     during: str | None = opt(
         "When it counts: 'between 09:00 and 17:00 on monday to friday in Europe/London'."
+    )
+
+    bound: list[str] | None = opt(
+        "What filters or advertisements stay inside: 'strict upper exists(plate)'; may be repeated."
     )
 
     def authority(self, issuer: Principal) -> Authority:
@@ -90,7 +121,8 @@ class AuthorityOptions:
         resources = _resources(owner, self.network, type_name, topics, self.version)
         attributes = frozenset(chosen) if chosen else ALL_ATTRIBUTES
         condition = condition_of(self.condition, self.during)
-        made = Authority(resources, allowed, attributes, restriction, condition)
+        bounds = tuple(bound_of(text, vocabulary) for text in self.bound or ())
+        made = Authority(resources, allowed, attributes, restriction, condition, bounds=bounds)
         if not (self.assignment or self.result or self.every is not None or self.per):
             return made
         if found is None or not self.assignment:
@@ -222,6 +254,9 @@ def authority_record(
         hours = hours_in(authority.condition)
         word = "condition" if hours is None else "during"
         record[word] = hours or format_predicate(authority.condition, names)
+    if authority.bounds:
+        said = (f"{one.bound.value} {format_predicate(one.filter, names)}" for one in authority.bounds)
+        record["bound"] = "; ".join(said)
     steps = list[str]()
     for step in authority.transformations:
         if step.summary is None:

@@ -58,6 +58,26 @@ def new(
 
 
 @app.command()
+def request(
+    key: Path = KEY_FILE,
+    name: str = need("The X.509 name: CN=anna,O=Norway."),
+    out: Path = need("The request to write, in PEM.", "--out", "-o"),
+    force: bool = FORCE,
+) -> Answer:
+    """Ask an X.509 authority for a certificate of your key: a request (PKCS#10) that it signs.
+
+    An authority that uses OpenSSL signs it with
+    `openssl x509 -req -in anna.csr -CA ca.pem -CAkey ca.key -days 365 -out anna.pem`.
+
+    Examples:
+        maia key request -k anna.key --name 'CN=anna,O=Norway' -o anna.csr
+    """
+    signing = open_key(key)
+    write_new(out, signing.x509_request(name).decode(), overwrite=force)
+    return row("request", out, file=out, principal=signing.principal)
+
+
+@app.command()
 def transformations(
     file: Path = arg("Where to keep the secret."),
     issuer: str = need("Whose pseudonyms and noise it keys: a key or a .pub file."),

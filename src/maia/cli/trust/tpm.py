@@ -52,6 +52,7 @@ def attest(
         "The event log of the boot; of a device, the kernel's is taken. Without one, registers."
     ),
     intermediate: list[Path] | None = INTERMEDIATES,
+    scan: Path | None = opt("What a launched scanner found and measured: JSON with `at` and `findings`."),
     watch: bool = flag("Stay, and prove the boot again before its level ends, until Ctrl-C."),
 ) -> None:
     """Prove a router's boot: enrol its TPM if need be, quote, and renew the router's statement.
@@ -69,7 +70,7 @@ def attest(
     def once() -> float:
         with caller.client() as client:
             try:
-                found = prove_boot(client, device, certificates)
+                found = prove_boot(client, device, certificates, b"" if scan is None else _bytes(scan))
             except Refusal:
                 if out is not None:  # without the level that the router has lost
                     write_identity(out, identity_from(client)[0])
@@ -92,7 +93,7 @@ def attest(
 def measure(
     name: str = need("What this boot is called."),
     level: int = need("What it is worth.", min=1, max=255),
-    pcr: list[int] = need("A register. May be repeated.", min=0, max=15),
+    pcr: list[int] = need("A register; of a launch, 17 to 22. May be repeated.", min=0, max=22),
     tpm: str = DEVICE,
     out: Path | None = opt("A file for `maia tpm approve`; one that is there grows.", "--out", "-o"),
 ) -> Answer:

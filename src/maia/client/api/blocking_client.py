@@ -166,6 +166,7 @@ class BlockingClient(_Blocking[Client]):
     publish = _waits(Client.publish)
     subscribe = _opens(Client.subscribe, BlockingSubscription)
     show = _waits(Client.show)
+    versions = _waits(Client.versions)
 
     def close(self) -> None:
         """Disconnect a client that was opened without `with`; loops over its events end."""

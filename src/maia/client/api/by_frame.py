@@ -13,6 +13,7 @@ from maia.client.api.connected_client import Client
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import Subscription
 from maia.client.batch import Outbox
+from maia.client.entries import SeenPublications
 from maia.wire.effects import LinkId
 
 
@@ -32,6 +33,11 @@ def take_over(publisher: Publisher, outbox: Outbox) -> None:
 def send(publisher: Publisher) -> None:
     """Send what may leave now."""
     publisher._pump()
+
+
+async def abandon(publisher: Publisher, timeout_s: float) -> None:
+    """Take an advertisement back at once: what is under way is not sent again on a later link."""
+    await publisher._client._withdraw(publisher._entry, timeout_s)
 
 
 def label_of(publisher: Publisher, sequence: int) -> bytes:
@@ -83,3 +89,9 @@ def call_on_waiting(subscription: Subscription, call: Callable[[int], None] | No
     subscription._on_waiting = call
     if call is not None:
         call(subscription._bytes)
+
+
+def share_publications(subscription: Subscription, seen: SeenPublications) -> None:
+    """Let what was seen in one subscription count in others: a publication on several topics comes once."""
+    if subscription._seen is not None:
+        subscription._seen = seen

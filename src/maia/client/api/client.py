@@ -23,7 +23,7 @@ from maia.api.revalidation import AskingTesters, Revalidate
 from maia.client import ClientSession, ClientSettings, histories
 from maia.client.api.connected_client import ANSWER_S, Client
 from maia.client.api.publisher import OnWarning
-from maia.client.api.types import EventType, whole_lineage
+from maia.client.api.types import EventType, definitions_of
 from maia.client.api.wallet_watch import IdentitySource, bringing_statements, renewing_identity
 from maia.clock import system_now
 from maia.credentials import (
@@ -144,11 +144,11 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
 
 
 async def fetch_definitions(
-    client: Client, name: TypeName, *, timeout_s: float
+    client: Client, name: TypeName, *, every: bool = False, timeout_s: float
 ) -> tuple[SignedDefinition, ...]:
-    """Ask a client's broker for a version and those it was made from; nothing of the answer is verified.
+    """Ask a client's broker for a version, or for all, and for those before; nothing of it is verified.
 
     The broker hands definitions out and vouches for none of them: the caller verifies what it receives
     (`type_folder.verified_lineage`).
     """
-    return await whole_lineage(name, partial(client._definitions_of, timeout_s=timeout_s))
+    return await definitions_of(name, partial(client._definitions_of, timeout_s=timeout_s), every=every)

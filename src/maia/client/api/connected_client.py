@@ -39,10 +39,11 @@ from maia.client import (
 )
 from maia.client.api.publisher import OnAnswer, OnWarning, Publisher
 from maia.client.api.subscription import AskedSubscription, Subscription
+from maia.client.api.topics import Topic, TopicsSubscription, by_tree, new_publication
 from maia.client.api.types import EventType, KnownTypes, predicate_for, requirement_for, topic_pattern
 from maia.client.entries import Numbering, RequestEntry
 from maia.client.errors import ElsewhereServed
-from maia.credentials import Principal, SignedCertificate, SignedStatement, TopicName, TypeName
+from maia.credentials import Owner, Principal, SignedCertificate, SignedStatement, TopicName, TypeName
 from maia.credentials.identity import SignedIdentity
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import MaiaError, Unavailable
@@ -50,7 +51,7 @@ from maia.events import Instant
 from maia.net.node_runner import NodeRunner
 from maia.predicates import ALWAYS, Predicate
 from maia.predicates.path_patterns import parse_path_pattern
-from maia.types import SignedDefinition
+from maia.types import SignedDefinition, VerifiedType
 from maia.types.definition import TOPIC, tree_label
 from maia.wire.effects import Effect
 
@@ -196,6 +197,9 @@ class Client:
         self._types = KnownTypes(clock, settings.constitutions, folders)
         self._publishers: dict[int, Publisher] = {}
         self._subscriptions: dict[int, Subscription] = {}
+        self._has_asked = asyncio.Event()
+        """Set once something was asked for: from then on it is known whether it is of a sealed type."""
+        self._has_asked_sealed = False
         self._by_type: dict[TypeName, Publisher] = {}
         """The publishers of `publish`, which advertises a type when it is first named."""
         self._advertise_lock = asyncio.Lock()
@@ -228,6 +232,17 @@ class Client:
     def learn(self, *history: SignedDefinition) -> None:
         """Verify a type version after those it was made from; it can be named from now on."""
         self._types.learn(history)
+
+    async def versions(
+        self, name: str, owner: Owner, *, timeout_s: float = ANSWER_S
+    ) -> tuple[VerifiedType, ...]:
+        """Ask the network for all versions of a type, and return them, each behind the one before it.
+
+        The broker asks the others; what is told is verified against the owner's key, and can be named then.
+        A version that no broker has told is not in it: brokers can withhold, and never forge.
+        """
+        ask = partial(self._definitions_of, timeout_s=timeout_s)
+        return await self._types.versions(owner, name, ask)
 
     @_follows
     async def advertise(  # noqa: PLR0913 - most are named at the call
@@ -268,33 +283,43 @@ class Client:
 
     async def publish(
         self,
-        what: str | TopicName | TypeName,
+        what: str | TopicName | TypeName | Sequence[Topic],
         event: Mapping[str, object] | None = None,
         /,
         *,
         timeout_s: float = ANSWER_S,
         **values: object,
     ) -> None:
-        """Publish one event of a type, or on a topic, and wait until the broker has accepted it.
+        """Publish one event of a type, or on a topic or several, and wait until the broker has accepted it.
 
+        Subscribers to two of the topics get an event on several once.
         The first event of a type, or on a tree of topics, asks for the right to publish there. For many
         events, `advertise` the type or the topic, and publish with what that returns.
         """
-        path: str | None = None
-        if isinstance(what, TopicName) or (isinstance(what, str) and what.startswith("/")):
-            path = what.path if isinstance(what, TopicName) else what
-            what = what if isinstance(what, TopicName) else tree_label(parse_path_pattern(what))
-        known = await self._meant(what, timeout_s)
-        name = known.event_type.name
+        one_by_one = [what] if isinstance(what, str | TopicName | TypeName) else [*dict.fromkeys(what)]
+        publishers, paths = list[Publisher](), list[dict[str, object]]()
+        for one in one_by_one:
+            is_path = isinstance(one, str) and one.startswith("/")
+            tree = tree_label(parse_path_pattern(one)) if isinstance(one, str) and is_path else one
+            publishers.append(await self._publisher_of(tree, timeout_s))
+            path = one.path if isinstance(one, TopicName) else one if is_path else None
+            paths.append({} if path is None else {TOPIC.name: path})
+        common = new_publication([one.event_type for one in publishers], len(one_by_one))
+        for publisher, on_topic in zip(publishers, paths, strict=True):
+            await publisher.publish({**(event or {}), **values, **on_topic, **common})
+        for publisher in dict.fromkeys(publishers):
+            await publisher.flush(timeout_s=timeout_s)
+
+    async def _publisher_of(self, what: str | TopicName | TypeName, timeout_s: float) -> Publisher:
+        """Return the publisher of a type for single events, made for the first of them."""
+        name = (await self._meant(what, timeout_s)).event_type.name
         async with self._advertise_lock:
             publisher = self._by_type.get(name)
             if publisher is None or not any(
                 publisher in one._publishers.values() for one in (self, *self._elsewhere.values())
             ):
                 publisher = self._by_type[name] = await self.advertise(name, timeout_s=timeout_s)
-        on_topic = {} if path is None else {TOPIC.name: path}
-        await publisher.publish({**(event or {}), **values, **on_topic})
-        await publisher.flush(timeout_s=timeout_s)
+        return publisher
 
     @_when_awaited
     @_follows
@@ -306,6 +331,7 @@ class Client:
         requires: str | Predicate = NO_REQUIREMENT,
         durable: str | None = None,
         after: bytes | None = None,
+        upto: bytes | None = None,
         state: bool = False,
         shown_as: EventType | None = None,
         on_warning: OnWarning | None = None,
@@ -320,9 +346,11 @@ class Client:
         events on these topics and on all below them. With a `durable` name of your
         choice, what was published while you were away comes first. The broker must
         record the type. An application that keeps the `position` of the last delivery together with what
-        it made of it goes on `after` it, so that a crash of either repeats nothing. With `state`, the last
-        publication of each publisher that you may see comes first, and of topics the last event on each;
-        `await subscription.state_known()` says when that is done.
+        it made of it goes on `after` it, so that a crash of either repeats nothing. Several readers share
+        a name: one with an empty `upto` gets positions and row counts alone, and acknowledges; the others
+        each get what is behind one position and `upto` another, whose delivery is the last.
+        With `state`, the last publication of each publisher that you may see comes first, and of topics
+        the last event on each; `await subscription.state_known()` says when that is done.
         If your right converts events into another type, name it with `shown_as`: filter and events are
         then in its names.
         `on_warning` is called with the reason why nothing can arrive at this moment, as when the
@@ -337,6 +365,7 @@ class Client:
             self._clock(),
             durable=durable,
             after=after,
+            upto=upto,
             state=state,
             requires=requirement_for(requires),
             shown_as=None if result is None else result.event_type,
@@ -345,6 +374,42 @@ class Client:
         self._subscriptions[entry.ref] = subscription
         await self._standing(entry, effects, timeout_s)
         return subscription
+
+    async def subscribe_to(
+        self,
+        topics: Iterable[Topic],
+        filter: str | Predicate = ALWAYS,  # noqa: A002 - the field's name for it
+        *,
+        requires: str | Predicate = NO_REQUIREMENT,
+        durable: str | None = None,
+        state: bool = False,
+        on_warning: OnWarning | None = None,
+        timeout_s: float = ANSWER_S,
+    ) -> TopicsSubscription:
+        """Ask for the events on several topics, and below them, of one tree or of several.
+
+        An event that is on two of the topics arrives once. All else is as for `subscribe`.
+        """
+        parts = list[Subscription]()
+        try:
+            for tree, some in by_tree(topics).items():
+                known = await self._meant(tree, timeout_s)
+                parts.append(
+                    await self.subscribe(
+                        known.event_type.name,
+                        predicate_for(filter, known, *map(topic_pattern, some)),
+                        requires=requires,
+                        durable=durable,
+                        state=state,
+                        on_warning=on_warning,
+                        timeout_s=timeout_s,
+                    )
+                )
+        except MaiaError:
+            for one in parts:
+                await one.unsubscribe(timeout_s=timeout_s)
+            raise
+        return TopicsSubscription(parts)
 
     async def show(
         self,
@@ -426,11 +491,15 @@ class Client:
 
     async def _meant(self, event_type: EventType, timeout_s: float) -> KnownVersion:
         ask = partial(self._definitions_of, timeout_s=timeout_s)
-        return await self._types.meant(event_type, ask)
+        known = await self._types.meant(event_type, ask)
+        self._has_asked_sealed |= known.event_type.sealing is not None
+        self._has_asked.set()
+        return known
 
     @_follows
-    async def _definitions_of(self, name: TypeName, *, timeout_s: float) -> TypeReceived:
-        told = await self._answer_to(*self._session.ask_for_type(name, self._clock()), timeout_s)
+    async def _definitions_of(self, name: TypeName, *, every: bool = False, timeout_s: float) -> TypeReceived:
+        asked = self._session.ask_for_type(name, self._clock(), every=every)
+        told = await self._answer_to(*asked, timeout_s)
         assert isinstance(told, TypeReceived)  # noqa: S101 - nothing else answers this number
         return told
 
@@ -592,3 +661,9 @@ class Client:
             self._end(ref, problem)
         if self._runner is not None:
             await self._runner.drain(self._session.close(self._clock()))
+
+
+async def takes_part_openly(client: Client) -> bool:
+    """Wait until a client asks to publish or read; say whether brokers on the way learn of it."""
+    await client._has_asked.wait()
+    return not client._has_asked_sealed

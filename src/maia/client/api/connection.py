@@ -21,7 +21,13 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -166,7 +172,11 @@ def connect(  # noqa: PLR0913 - all but the first are named at the call
 async def connect_to_profile(profile: Profile, **options: Any) -> AsyncIterator[Client]:
     # Any: as above, for commands and connectors.
     """Connect as the participant of a profile, for as long as the body runs."""
+    from maia.client.api.pushed_certificates import follow_issuers, issuers_of, showing
+    from maia.client.api.wallet_watch import following
+    from maia.config.input_files import read_principal
     from maia.keystore.wallet_folder import WalletFolder
+    from maia.net.process import beside
 
     settings = profile.settings
     key = options.pop("key", None) or signing_key(profile)
@@ -182,14 +192,15 @@ async def connect_to_profile(profile: Profile, **options: Any) -> AsyncIterator[
         **_identity(profile, key),
     } | options
     addresses = mine.pop("address", None) or tuple(one.rpartition("@")[2] for one in profile.brokers())
-    async with connect_to(addresses, key=key, **mine) as client:
-        if wallet is None or kept is None:
-            yield client
-            return
-        from maia.client.api.wallet_watch import following
-
-        async with following(client, wallet, shown=kept):
-            yield client
+    folder = settings.wallet or next((one for one in settings.credentials if one.is_dir()), None)
+    domain = None if settings.domain is None else read_principal(settings.domain)
+    issuers = issuers_of(mine["credentials"], key.principal, domain)
+    async with connect_to(addresses, key=key, **mine) as client, AsyncExitStack() as stack:
+        if wallet is not None and kept is not None:
+            await stack.enter_async_context(following(client, wallet, shown=kept))
+        pushed = follow_issuers(client, key, issuers, showing(client, folder))
+        await stack.enter_async_context(beside(pushed))
+        yield client
 
 
 def signing_key(profile: Profile) -> SigningKey:

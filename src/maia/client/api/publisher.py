@@ -148,13 +148,18 @@ class Publisher(HeldRequest):
             columns = {name: [one.get(name) for one in some] for name in names}
             await self._put(self._outbox.frames(len(some), columns, required))
 
-    async def publish_columns(self, columns: Mapping[str, list[object]]) -> None:
+    async def publish_columns(
+        self, columns: Mapping[str, list[object]], *, published_at: Instant | None = None
+    ) -> None:
         """Publish events that are given by column, whose names are those of the type.
 
         Up to `maia.client.batch.rows_per_frame` events, of at most `FRAME_BYTES` characters together, leave
-        in one frame.
+        in one frame. `published_at` is the moment of a frame that has left before, through another broker:
+        copies of one publication have one moment.
         """
-        await self._put(self._outbox.frames(len(next(iter(columns.values()), ())), columns))
+        for frame in self._outbox.frames(len(next(iter(columns.values()), ())), columns):
+            frame.published_at = published_at
+            await self._put((frame,))
 
     async def publish_batch(self, batch: pa.RecordBatch, *, requires: str | Predicate | None = None) -> None:
         """Publish the rows of an Arrow batch, whose columns are called as the type calls them."""
@@ -210,7 +215,7 @@ class Publisher(HeldRequest):
             outbox.rows and session.has_room(entry) and (hurries or not entry.under_way or not outbox.waits)
         ):
             frame, sequence = outbox.take(), entry.next_sequence
-            now, columns = self._client._now(), frame.written or []
+            now, columns = frame.published_at or self._client._now(), frame.written or []
             effects = session.publish(entry, frame.rows, columns, now, frame.requires)
             self._unanswered.append((sequence, frame))
             outbox.sent(frame, sequence)

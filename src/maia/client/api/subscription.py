@@ -16,14 +16,17 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from maia.client import Changed, ClientClosed, Delivered, GapDetected, StateKnown
 from maia.client.api.data_frames import brought, to_pandas, to_polars
 from maia.client.api.publisher import HeldRequest, Home, OnWarning
 from maia.client.authors import PublishedBy
-from maia.client.entries import Subscribed
+from maia.client.entries import SeenPublications, Subscribed
 from maia.errors import MaiaError
 from maia.events import Instant, Value
 from maia.types import VerifiedType
+from maia.types.definition import PUBLICATION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,6 +158,8 @@ class Subscription(HeldRequest):
         """Why it may show something else than when it was asked for, if that is so."""
         self.acknowledges_itself = True
         """Whether asking for the next event says that the last is done with; if not, `acknowledge` does."""
+        self._seen = SeenPublications() if PUBLICATION in self.event_type.attributes else None
+        """Publications that were handed out, and may come again on another topic."""
         self._on_arrival: Callable[[], None] | None = None
         """Called when a frame has arrived, or the end (`by_frame.py`)."""
         self._on_waiting: Callable[[int], None] | None = None
@@ -345,13 +350,25 @@ class Subscription(HeldRequest):
         if self.acknowledges_itself and (not self._frames or self._unacknowledged >= _ACKNOWLEDGED_TOGETHER):
             self.acknowledge()  # asking for the next one acknowledges the last
         while not self._frames:
-            if self._is_withdrawn or isinstance(self._problem, ClientClosed):
-                raise StopAsyncIteration
-            if self._problem is not None:
-                raise self._problem
+            self._raise_if_over()
             self._arrived.clear()
             await self._arrived.wait()
         return self._take_frame()
+
+    def _raise_if_over(self) -> None:
+        """Raise what has ended it."""
+        if self._is_withdrawn or isinstance(self._problem, ClientClosed):
+            raise StopAsyncIteration
+        if self._problem is not None:
+            raise self._problem
+
+    def _next_ready(self) -> ReceivedEvent | None:
+        """Return the next event if one has arrived; asking for it acknowledges the last."""
+        while not self._rows and self._frames:
+            if self.acknowledges_itself:
+                self.acknowledge()
+            self._rows.extend(_rows_of(self._take_frame(), self))
+        return self._rows.popleft() if self._rows else None
 
     def _arrive(self) -> None:
         self._arrived.set()
@@ -365,7 +382,9 @@ class Subscription(HeldRequest):
         self._wait(-frame.frame.rows, -frame.size)
         if not had_room:
             self._client._check_room()
-        return frame
+        if self._seen is None:
+            return frame
+        return replace(frame, frame=self._seen.unseen(frame.publisher.key, frame.frame))
 
     def _wait(self, rows: int, size: int) -> None:
         self._waiting += rows

@@ -2,7 +2,8 @@
 
 It may hand a definition over, or a definition after those it was made from, or
 name a type that the client knows already; of a full name that the client does
-not know, the broker is asked. Whatever it is, the client verifies it itself.
+not know, the broker is asked, and of `NAME@OWNER` for the newest version.
+Whatever it is, the client verifies it itself.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from maia.client import KnownVersion, TypeReceived, known_version
-from maia.credentials import TopicName, TypeName, VerifiedConstitution
+from maia.config.type_folder import TypeNotFound, in_order_of_making, lineage_in, verified_versions
+from maia.credentials import FIRST_VERSION, Owner, TopicName, TypeName, VerifiedConstitution, Version
 from maia.credentials.requirements import checked_requirement, parse_requirement
 from maia.errors import BadInput
 from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
-from maia.types import SignedDefinition, check_predicate, definition_from_bytes
+from maia.types import SignedDefinition, VerifiedType, check_predicate, definition_from_bytes
 from maia.types.definition import on_topics, tree_label, tree_name
 
 EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | TopicName | str
@@ -28,26 +30,35 @@ EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName 
 A topic, or a pattern such as `/news/+/sport`, means these topics, and those below, of a tree that is known.
 """
 
-AskForType: TypeAlias = Callable[[TypeName], Awaitable[TypeReceived]]
-"""Ask the broker for the definitions of a type version."""
+
+class AskForType(Protocol):
+    """Ask the broker for a version of a type and those before it, or for all versions."""
+
+    def __call__(self, name: TypeName, /, *, every: bool = False) -> Awaitable[TypeReceived]: ...
 
 
-_DEFINITIONS_MAX: Final = 4096
+_ANSWERS_MAX: Final = 256
 
 
-async def whole_lineage(name: TypeName, ask: AskForType) -> tuple[SignedDefinition, ...]:
-    """Ask for a version and all that it was made from, oldest first; nothing of the answers is verified."""
-    lineage: tuple[SignedDefinition, ...] = ()
-    wanted: TypeName | None = name
-    while wanted is not None and len(lineage) < _DEFINITIONS_MAX:
-        told = [definition_from_bytes(data) for data in (await ask(wanted)).definitions]
-        if not told or told[-1].definition.name != wanted:
-            break
-        lineage = (*told, *lineage)
-        first = told[0].definition
-        before = first.previous
-        wanted = None if before is None else TypeName(first.name.owner, first.name.name, before)
-    return lineage
+async def definitions_of(
+    name: TypeName, ask: AskForType, *, every: bool = False
+) -> tuple[SignedDefinition, ...]:
+    """Ask for a version, or for all, and for what they were made from; nothing of the answers is verified."""
+    found: dict[bytes, SignedDefinition] = {}
+    wanted, asked = [name.version], set[Version]()
+    while wanted and len(asked) < _ANSWERS_MAX:
+        asked.add(wanted[-1])
+        told = await ask(TypeName(name.owner, name.name, wanted[-1]), every=every and len(asked) == 1)
+        read = [definition_from_bytes(data) for data in told.definitions]
+        found |= {
+            one.id: one
+            for one in read
+            if (one.definition.name.owner, one.definition.name.name) == (name.owner, name.name)
+        }
+        there = {one.definition.name.version for one in found.values()} | asked
+        before = (one.definition.previous for one in found.values())
+        wanted = [one for one in before if one is not None and one not in there]
+    return in_order_of_making(found.values())
 
 
 class KnownTypes:
@@ -78,12 +89,15 @@ class KnownTypes:
             case SignedDefinition():
                 return self.learn((event_type,))
             case str():
-                return self._named(event_type if topics is None else tree_label(topics))
+                word = event_type if topics is None else tree_label(topics)
+                return (
+                    self._named(word) if topics or "@" not in word else await self._found_or_told(word, ask)
+                )
             case TopicName(owner, path):
                 return await self.meant(tree_name(owner, path), ask)
             case TypeName():
                 known = self._by_name.get(event_type)
-                return known or self._told(event_type, await whole_lineage(event_type, ask))
+                return known or self._told(event_type, await definitions_of(event_type, ask))
             case _:
                 return self.learn(event_type)
 
@@ -113,13 +127,49 @@ class KnownTypes:
             )
         return newest[0]
 
+    async def _found_or_told(self, word: str, ask: AskForType) -> KnownVersion:
+        """Return what NAME@OWNER means; of a type that is not known, the newest version that is told."""
+        from maia.profile.type_names import owner_named
+
+        try:
+            return self._named(word)
+        except BadInput:
+            name, _, whose = word.partition("@")
+            owner = owner_named(whose, folders=self._folders)
+            if owner is None:
+                raise
+            await self.versions(owner, name, ask)
+            return self._named(f"{name}@{owner}")
+
+    async def versions(self, owner: Owner, name: str, ask: AskForType) -> tuple[VerifiedType, ...]:
+        """Ask for all versions of a type; return those that verify, and those known before, in order."""
+        told = await definitions_of(TypeName(owner, name, FIRST_VERSION), ask, every=True)
+        known = [
+            definition_from_bytes(data)
+            for version, one in self._by_name.items()
+            if (version.owner, version.name) == (owner, name)
+            for data in one.definitions
+        ]
+        pool = {one.id: one for one in (*known, *told)}
+        found = verified_versions(
+            pool.values(), owner=owner, name=name, at=self._clock(), constitutions=self._constitutions
+        )
+        for one in found:
+            self.learn([each.signed for each in lineage_in(found, one.name.version)])
+        return found
+
     def _told(self, name: TypeName, told: tuple[SignedDefinition, ...]) -> KnownVersion:
-        history = list(told)
-        if not history or history[-1].definition.name != name:
+        found = verified_versions(
+            told, owner=name.owner, name=name.name, at=self._clock(), constitutions=self._constitutions
+        )
+        try:
+            return self.learn([one.signed for one in lineage_in(found, name.version)])
+        except TypeNotFound as problem:
+            if any(one.definition.name == name for one in told):
+                return self.learn(told)  # which says why it does not verify
             raise BadInput(
                 "INPUT-UNKNOWN-TYPE", f"the broker does not know version `{name.version}` of `{name.name}`"
-            )
-        return self.learn(history)
+            ) from problem
 
 
 def topic_pattern(event_type: EventType) -> PathPattern | None:
@@ -133,14 +183,12 @@ def topic_pattern(event_type: EventType) -> PathPattern | None:
             return None
 
 
-def predicate_for(
-    filter_: str | Predicate, known: KnownVersion, topics: PathPattern | None = None
-) -> Predicate:
+def predicate_for(filter_: str | Predicate, known: KnownVersion, *topics: PathPattern | None) -> Predicate:
     """Return a filter that speaks of what the version has; raise if it speaks of anything else."""
     version = known.event_type
     predicate = parse_predicate(filter_, version.vocabulary) if isinstance(filter_, str) else filter_
-    if topics is not None:
-        wanted = on_topics([topics])
+    if named := [one for one in topics if one is not None]:
+        wanted = on_topics(named)
         predicate = wanted if predicate == ALWAYS else AllOf((wanted, predicate))
     check_predicate(predicate, version)
     return predicate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from maia.console.network import BrokerRow
 from maia.console.pages.page import Data, Element, Live, Node, Page, Visit, bare, el, named, table
@@ -18,6 +19,10 @@ async def _data(visit: Visit) -> Data:
     return {"brokers": [_broker(row, names) for row in rows]}
 
 
+_BORDERS: Final = {"views": ", border", "events": ", open border"}
+"""What is added to the role of a peer that is a broker of another domain."""
+
+
 def _broker(row: BrokerRow, names: ShownNames) -> Data:
     status = row.status
     if status is None:
@@ -31,6 +36,7 @@ def _broker(row: BrokerRow, names: ShownNames) -> Data:
         "name": names.key(status["principal"]),
         "address": status["address"],
         "network": status["network"],
+        "serves": status.get("serves"),
         **{
             one: status[one]
             for one in ("clients", "peers", "subscriptions", "advertisements", "certificates")
@@ -43,7 +49,7 @@ def _broker(row: BrokerRow, names: ShownNames) -> Data:
                 "link": one["link"],
                 "peer": one["peer"],
                 "name": names.key(one["peer"]),
-                "role": one["role"],
+                "role": one["role"] + _BORDERS.get(one.get("border"), ""),
                 "subscriptions": one["subscriptions"],
                 "advertisements": one["advertisements"],
                 "open_s": one["open_s"],
@@ -75,7 +81,7 @@ def _view(data: Data) -> Sequence[Node]:
         [
             named(one["name"]), one["address"], live(one, "events_per_s"), live(one, "events"),
             live(one, "clients"), live(one, "peers"), live(one, "subscriptions"),
-            live(one, "advertisements"), live(one, "certificates"), live(one, "refused"),
+            live(one, "advertisements"), live(one, "certificates"), live(one, "refused"), one["serves"] or "",
         ]
         for one in up
     ]  # fmt: skip
@@ -110,7 +116,7 @@ def _view(data: Data) -> Sequence[Node]:
         table(
             "Brokers",
             ["broker", "address", "events/s", "events", "clients", "peers", "subscriptions", "advertisements",
-             "certificates", "refused"],
+             "certificates", "refused", "serves"],
             rows, empty="No broker of this machine answers. `maia up` starts the one of an organisation; "
             "`brokers` in the console's settings names the data folders of others.",
         ),

@@ -522,7 +522,7 @@ def hinges_of(certificate: AuthorisationCertificate) -> frozenset[object]:
     """Return the terms of a certificate that may take an event, or the whole grant, away."""
     terms = certificate.authority
     conditions = ((certificate.issuer, one) for one in terms_of(terms.condition))
-    return frozenset((*terms_of(terms.restriction), *conditions))
+    return frozenset((*terms_of(terms.restriction), *conditions, *terms.bounds))
 
 
 def _is_plain(one: Authority | None, other: Authority | None) -> bool:

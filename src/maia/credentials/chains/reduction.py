@@ -302,12 +302,16 @@ def includes(*, wide: Authority, narrow: Authority) -> bool:
         return False
     if wide.transformations != narrow.transformations or not narrow.actions <= wide.actions:
         return False
+    if wide.bounds and not set(wide.bounds) <= set(narrow.bounds):
+        return False
     for terms, more in ((wide.restriction, narrow.restriction), (wide.condition, narrow.condition)):
         if terms is not ALWAYS and terms is not more and not set(terms_of(more)).issuperset(terms_of(terms)):
             return False
     if wide.resources is narrow.resources or wide.resources == narrow.resources:
         return True
-    common = intersect(replace(wide, restriction=ALWAYS), replace(narrow, restriction=ALWAYS))
+    common = intersect(
+        replace(wide, restriction=ALWAYS, bounds=()), replace(narrow, restriction=ALWAYS, bounds=())
+    )
     return common is not None and common.resources == narrow.resources
 
 

@@ -3,7 +3,8 @@
     (tag RESOURCE (actions * | ACTION …) (attributes * | UID …)
          (restriction PREDICATE)? (condition PREDICATE)?
          (transform (by KEY) (as (owner OWNER) (name NAME) (version VERSION))?
-                    (rules RULE …) (attributes * | UID …) (restriction PREDICATE)? (summary …)?)?)
+                    (rules RULE …) (attributes * | UID …) (restriction PREDICATE)? (summary …)?)?
+         (bound KIND PREDICATE)*)
 
     RESOURCE = (any) | (any (owner OWNER))
              | (network (owner * | OWNER) (name PATTERN …))
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
@@ -58,7 +60,10 @@ from maia.credentials.authority import (
     FITTING_ACTIONS,
     Action,
     AnyResource,
+    AttributeSet,
     Authority,
+    Bound,
+    FilterBound,
     NetworkPattern,
     ResourcePattern,
     TopicPattern,
@@ -293,6 +298,10 @@ def checked_sense(authority: Authority) -> Authority:
         authority.attributes is not ALL_ATTRIBUTES or authority.restriction != ALWAYS
     ):
         raise BadAuthority("a network has no attributes to choose or to restrict")
+    if authority.bounds and (
+        not actions <= EVENT_ACTIONS or not isinstance(authority.resources, TypePattern)
+    ):
+        raise BadAuthority("a bound is of a grant to `subscribe` to types, or to `publish` them")
     if authority.transformations:
         one = len(actions) == 1 and actions <= EVENT_ACTIONS
         if not one or not isinstance(authority.resources, TypePattern):
@@ -305,6 +314,19 @@ def checked_sense(authority: Authority) -> Authority:
     return authority
 
 
+BOUNDS_MAX: Final = 4
+"""How many bounds one certificate may set."""
+
+_BOUND: Final = record(
+    b"bound",
+    FilterBound,
+    (BadAuthority, "a `bound` is `(bound KIND PREDICATE)`, behind everything else"),
+    bound=bare(word_of(Bound, BadAuthority, "`{}` is no bound")),
+    filter=bare(Part(predicate_to_expression, predicate_from_expression)),
+)
+_BOUNDS: Final = each(
+    _BOUND, BOUNDS_MAX, (BadAuthority, f"a certificate sets at most {BOUNDS_MAX} bounds, and not {{}}")
+)
 _AUTHORITY: Final = (BadAuthority, "a `tag` must state a resource, `actions` and `attributes`, in this order")
 AUTHORITY: Final = record(
     b"tag",
@@ -319,12 +341,24 @@ AUTHORITY: Final = record(
     transformations=many(
         Part(_write_only, lambda items: (_TRANSFORMATION.read(items),)), b"transform", left_out=()
     ),
+    bounds=rest(_BOUNDS),
 )
 
 
 def transformation_to_expression(step: Transformation) -> SExpression:
     """Return the one expression of a transformation."""
     return (b"transform", *_TRANSFORMATION.write(step))
+
+
+def transformation_from_expression(expression: SExpression, holder: bytes) -> Transformation:
+    """Read what `transformation_to_expression` writes, for the one whom its certificate names."""
+    if not isinstance(expression, tuple) or expression[:1] != (b"transform",):
+        raise BadAuthority("`(transform …)` was expected")
+    return replace(_TRANSFORMATION.read(expression[1:]), holder=holder)
+
+
+attributes_to_expressions: Callable[[AttributeSet], Items] = _ATTRIBUTES.write
+attributes_from_expressions: Callable[[Items], AttributeSet] = _ATTRIBUTES.read
 
 
 # ---------------------------------------------------------------- from when to when

@@ -16,24 +16,35 @@ from hashlib import sha256
 from typing import Final
 
 from maia.credentials import Principal
+from maia.credentials.appointments import Argument
 from maia.credentials.attestation import (
     Approved,
     Configuration,
+    ScanResult,
     attestation_key_from_bytes,
     check_roots,
     make_credential,
+    replay_log,
     verify_endorsement,
     verify_quote,
+)
+from maia.credentials.identity import (
+    PROPERTY_PREFIX,
+    SCAN_AT_ATTRIBUTE,
+    SCAN_FINDINGS_ATTRIBUTE,
+    attributes_from_bytes,
+    attributes_to_bytes,
 )
 from maia.credentials.keys import same_secret
 from maia.domain.access.core import AccessCore
 from maia.domain.storage.store import Tables
-from maia.domain.storage.tables import MetaRow, SubjectRow, TpmRow
+from maia.domain.storage.tables import MetaRow, ProvedRow, SubjectRow, TpmRow
 from maia.errors import BrokenCredential, Refusal
-from maia.events import SECOND, Instant
+from maia.events import SECOND, AttributeUid, Instant
 
 NONCE_S: Final = 120
 """How long a nonce waits for its quote."""
+_NOTHING: Final[Mapping[int, bytes]] = {}
 _APPROVED: Final = "tpm-approved"
 
 
@@ -133,7 +144,7 @@ class AccessAttestations(AccessCore):
             row, boots = self._bound(work.tables, subject)
             until = Instant(now + NONCE_S * SECOND)
             work.tables.put(replace(row, nonce=nonce, nonce_until=int(until)))
-            return boots.approved.pcrs, until
+            return boots.approved.quoted, until
 
     def attest(
         self,
@@ -141,12 +152,15 @@ class AccessAttestations(AccessCore):
         quoted: bytes,
         signature: bytes,
         boot_log: bytes | Mapping[int, bytes],
+        scan: bytes = b"",
+        launched: Mapping[int, bytes] = _NOTHING,
         *,
         now: Instant,
     ) -> Attested:
         """Verify the quote that was expected of a subject; its level counts for a short time.
 
-        What explains it is the event log of the boot, or the values of the registers.
+        What explains it is the event log of the boot, or the values of the registers; beside a log, those of
+        the registers of a launch after it.
 
         A nonce is used up by the first quote that comes, whatever it is worth.
         """
@@ -161,16 +175,18 @@ class AccessAttestations(AccessCore):
         boot = verify_quote(
             quoted,
             signature,
-            boot_log,
+            {**replay_log(boot_log), **launched} if isinstance(boot_log, bytes) and launched else boot_log,
             key=attestation_key_from_bytes(row.key),
             nonce=row.nonce,
-            pcrs=boots.approved.pcrs,
+            pcrs=boots.approved.quoted,
         )
         if (boot.resets, boot.clock_ms) < (row.resets, row.clock_ms):
             raise BrokenCredential(
                 "CREDENTIAL-TPM-QUOTE", "the counters of the TPM have gone back since the quote before"
             )
+        scanned = boots.approved.scanned(boot.values, scan)
         found = boots.approved.find(boot.values)
+        proved = {} if found is None else _proved(found, scanned)
         with self._begin(subject, now) as work:
             until = Instant(now + self._settings.attested_s * SECOND)
             level = 0 if found is None else found.level
@@ -186,6 +202,7 @@ class AccessAttestations(AccessCore):
                 until=int(until),
             )
             work.tables.put(kept)
+            work.tables.put(ProvedRow(subject.key, attributes_to_bytes(proved)))
             # A router that proves the same boot again leaves no record, or routers would fill the disk.
             if (row.configuration, row.level, row.resets) != (name, level, boot.resets):
                 work.record("tpm.quote", subject=subject, boot=name or "not approved", level=level)
@@ -219,23 +236,47 @@ def level_of(tables: Tables, subject: Principal, now: Instant) -> tuple[int, int
     return row.level, row.until
 
 
+def proved_of(tables: Tables, subject: Principal) -> dict[AttributeUid, Argument]:
+    """Return what a subject's last quote proved beside its level; it counts as long as the level does."""
+    row = tables.get(ProvedRow, subject.key)
+    return {} if row is None else attributes_from_bytes(row.attributes)
+
+
+def _proved(found: Configuration, scanned: ScanResult | None) -> dict[AttributeUid, Argument]:
+    attributes: dict[AttributeUid, Argument] = {
+        AttributeUid(PROPERTY_PREFIX + name): value for name, value in found.properties.items()
+    }
+    if scanned is not None:
+        attributes |= {SCAN_AT_ATTRIBUTE: scanned.at, SCAN_FINDINGS_ATTRIBUTE: scanned.findings}
+    return attributes
+
+
 def _to_bytes(approved: Approved, roots: Sequence[bytes]) -> bytes:
     boots = [
-        [one.name, one.level, {str(pcr): value.hex() for pcr, value in one.values.items()}]
+        [
+            one.name,
+            one.level,
+            {str(pcr): value.hex() for pcr, value in one.values.items()},
+            attributes_to_bytes(one.properties).hex(),
+        ]
         for one in approved.configurations
     ]
-    return json.dumps([list(approved.pcrs), boots, [one.hex() for one in roots]]).encode()
+    return json.dumps([list(approved.pcrs), boots, [one.hex() for one in roots], approved.scan]).encode()
 
 
 def _approved(tables: Tables) -> ApprovedBoots | None:
     row = tables.get(MetaRow, _APPROVED)
     if row is None:
         return None
-    pcrs, boots, roots = json.loads(row.data)
+    pcrs, boots, roots, *scan = json.loads(row.data)
     configurations = tuple(
-        Configuration(name, level, {int(pcr): bytes.fromhex(value) for pcr, value in values.items()})
-        for name, level, values in boots
+        Configuration(
+            name,
+            level,
+            {int(pcr): bytes.fromhex(one) for pcr, one in values.items()},
+            *(attributes_from_bytes(bytes.fromhex(one)) for one in more),
+        )
+        for name, level, values, *more in boots
     )
-    return ApprovedBoots(
-        row.number, Approved(tuple(pcrs), configurations), tuple(bytes.fromhex(one) for one in roots)
-    )
+    approved = Approved(tuple(pcrs), configurations, *scan)
+    return ApprovedBoots(row.number, approved, tuple(bytes.fromhex(one) for one in roots))

@@ -46,6 +46,8 @@ WORK_MAX: Final = 4096
 """Steps that the search for the right to one act may take; a signature check counts for some (A87)."""
 _POOL_MAX: Final = 256
 _RECEIVED_MAX: Final = 1 << 16
+_PUSHED_MAX: Final = 4096
+"""How many new certificates wait for a broker; the oldest are fetched at a login."""
 
 _Row = TypeVar("_Row", bound=TableRow)
 _Shown = TypeVar("_Shown")
@@ -71,6 +73,10 @@ class AccessCore:
         """Whether an act has left something for `due` to sign, sooner than was due before."""
         self.has_new_policy = False
         """Whether an act has put another policy in force."""
+        self.to_push: list[bytes] = []
+        """New certificates of this domain, which are to be pushed to their subjects."""
+        self.to_tell: list[bytes] = []
+        """New certificates of this domain, of which the key servers of sealed types are to be told."""
         self.stream: bytes | None = None
         """The signed type of the stream on which the domain publishes its statements, once it does."""
 
@@ -111,7 +117,10 @@ class AccessCore:
             with self._store.transaction() as tables:
                 if self._received is not None:
                     self._received.advance(now)
-                yield UnitOfWork(tables, actor, now)
+                work = UnitOfWork(tables, actor, now)
+                yield work
+            self.to_push = [*self.to_push, *work.issued][-_PUSHED_MAX:]
+            self.to_tell = [*self.to_tell, *work.issued][-_PUSHED_MAX:]
         except BaseException:
             if self._is_ahead:
                 # What was received within it is ahead of the store now. An old statement, which changes

@@ -10,31 +10,42 @@ administrator: dated, revocable, one-way, in the audit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from maia.credentials import Principal, principal_from_bytes
-from maia.credentials.appointments import Argument, Given, Word, read_word
+from maia.credentials.appointments import X509_WORD, Argument, Given, Word, read_word
 from maia.credentials.identity import (
     PROVIDER_ATTRIBUTE,
-    RESERVED_ATTRIBUTES,
     TPM_ATTRIBUTE,
     Identity,
     SignedIdentity,
     attributes_from_bytes,
     attributes_to_bytes,
     guest_statement,
+    is_checked_attribute,
     issue_identity,
     verify_identity,
 )
-from maia.domain.access.attestations import level_of
+from maia.credentials.x509_chains import VerifiedX509, verify_x509_chain
+from maia.credentials.x509_names import distinguished_name
+from maia.domain.access.attestations import level_of, proved_of
 from maia.domain.access.core import AccessCore
 from maia.domain.access.results import Page
 from maia.domain.access.settings import check_room
 from maia.domain.access.unit_of_work import end_of, next_number
-from maia.domain.storage.tables import FOR_EVER, ProviderRow, SubjectRow, TpmRow
+from maia.domain.storage.store import Tables
+from maia.domain.storage.tables import (
+    FOR_EVER,
+    ProvedRow,
+    ProviderRow,
+    SubjectCertificateRow,
+    SubjectRow,
+    TpmRow,
+)
 from maia.errors import BadInput, BrokenCredential, Refusal
-from maia.events import SECOND, AttributeUid, Instant, attribute_uid
+from maia.events import SECOND, AttributeUid, Instant, named_uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,8 @@ class Subject:
     attributes: Mapping[AttributeUid, Argument]
     registered_by: Principal
     registered_at: Instant
+    certified_as: str | None = None
+    """What its X.509 certificate calls it, if it was registered by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +90,23 @@ class AccessIdentities(AccessCore):
         principal: Principal,
         identifier: str,
         attributes: Mapping[str, Given],
+        certificates: Sequence[bytes] = (),
         *,
         actor: Principal,
         now: Instant,
     ) -> Subject:
-        """Register a subject, or replace what is registered about it; attributes left out are gone."""
+        """Register a subject, or replace what is registered about it; attributes left out are gone.
+
+        Where the settings name X.509 authorities, the subject's certificate has to lead to one of them.
+        """
+        proved = self._proved(principal, certificates, now)
         read = {
-            attribute_uid(name): read_word(value, None) if isinstance(value, Word) else value
+            named_uid(name): read_word(value, None) if isinstance(value, Word) else value
             for name, value in attributes.items()
         }
-        for name in RESERVED_ATTRIBUTES & read.keys():
+        if len(read) < len(attributes):
+            raise BadInput("INPUT-SUBJECT", "an attribute is given twice: `_` and `-` are one sign of a name")
+        for name in filter(is_checked_attribute, read):
             raise BadInput(
                 "INPUT-SUBJECT", f"the attribute `{name}` is given by the provider itself, after a check"
             )
@@ -110,10 +130,17 @@ class AccessIdentities(AccessCore):
                 principal.key, number, identifier, attributes_to_bytes(read), actor.key, int(now)
             )
             work.tables.put(row)
+            certified = None if proved is None else _certified(principal, proved.name, certificates)
+            work.tables.delete(SubjectCertificateRow, SubjectCertificateRow.c.key == principal.key)
+            if certified is not None:
+                work.tables.put(certified)
             # Names, not values: the audit is read by more people than the register of subjects.
             names = " ".join(sorted(read))
-            work.record("subject.register", subject=principal, identifier=identifier, attributes=names)
-            return _subject(row)
+            known_as = {} if proved is None else {"certified_as": proved.name}
+            work.record(
+                "subject.register", subject=principal, identifier=identifier, attributes=names, **known_as
+            )
+            return _subject(row, certified)
 
     def remove_subject(self, principal: Principal, reason: str, *, actor: Principal, now: Instant) -> None:
         """Remove a subject: it gets no statement from now on."""
@@ -121,6 +148,8 @@ class AccessIdentities(AccessCore):
             if not work.tables.delete(SubjectRow, SubjectRow.c.key == principal.key):
                 raise BadInput("INPUT-UNKNOWN-SUBJECT", "no subject is registered with this key")
             work.tables.delete(TpmRow, TpmRow.c.subject == principal.key)
+            work.tables.delete(ProvedRow, ProvedRow.c.subject == principal.key)
+            work.tables.delete(SubjectCertificateRow, SubjectCertificateRow.c.key == principal.key)
             reason = reason[: self._settings.limits.reason]
             work.record("subject.remove", subject=principal, reason=reason)
 
@@ -129,11 +158,11 @@ class AccessIdentities(AccessCore):
             row = tables.get(SubjectRow, principal.key)
             if row is None:
                 raise BadInput("INPUT-UNKNOWN-SUBJECT", "no subject is registered with this key")
-            return _subject(row)
+            return _subject(row, tables.get(SubjectCertificateRow, row.key))
 
     def subjects(self, *, after: str | None = None, limit: int = 100) -> Page[Subject]:
         """Return the registered subjects, in the order of registration."""
-        return self._page(SubjectRow, after=after, limit=limit, shape=lambda _, row: _subject(row))
+        return self._page(SubjectRow, after=after, limit=limit, shape=_listed)
 
     def identity(
         self, principal: Principal, *, now: Instant, lifetime_s: int | None = None
@@ -148,11 +177,48 @@ class AccessIdentities(AccessCore):
                 )
             attributes = attributes_from_bytes(row.attributes)
             seconds = min(lifetime_s or self._settings.identity_s, self._settings.identity_s)
+            certified = tables.get(SubjectCertificateRow, principal.key)
+            # Figure 4 of the paper: the certificate is validated for each statement.
+            proved = self._proved(principal, () if certified is None else _chain(certified), now)
+            if proved is not None:
+                seconds = min(seconds, (proved.not_after - _whole(now)) // SECOND)
             level, until = level_of(tables, principal, now)
             if level:
+                attributes |= proved_of(tables, principal)
                 attributes[TPM_ATTRIBUTE] = level
                 seconds = min(seconds, (until - _whole(now)) // SECOND)
             return self._stated(principal, row.identifier, attributes, now, seconds)
+
+    def _certified_as(self, tables: Tables, word: str, now: Instant | None) -> Principal:
+        """Return the subject that `x509:NAME` means, by a certificate that holds `now`, if told."""
+        name = distinguished_name(word.removeprefix(X509_WORD))
+        found = tables.find(SubjectCertificateRow, SubjectCertificateRow.c.name == name, limit=2)
+        if len(found) != 1:
+            known = "two subjects are" if found else "no subject is"
+            raise BadInput("INPUT-UNKNOWN-SUBJECT", f"{known} registered by a certificate of `{name}`")
+        principal = principal_from_bytes(found[0].key)
+        if now is not None:
+            self._proved(principal, _chain(found[0]), now)
+        return principal
+
+    def _proved(
+        self, principal: Principal, certificates: Sequence[bytes], now: Instant
+    ) -> VerifiedX509 | None:
+        """Verify the certificate of a subject; None where the settings name no authorities."""
+        if not self._settings.authorities:
+            if certificates:
+                raise BadInput(
+                    "INPUT-SUBJECT", "no X.509 authority is trusted here: see `identity.authorities`"
+                )
+            return None
+        if not certificates:
+            raise BadInput("INPUT-SUBJECT", "subjects are registered by their X.509 certificates here")
+        lists = self._settings.revocation_lists()
+        own, *others = certificates
+        proved = verify_x509_chain(own, others, self._settings.authorities, now=now, revocation_lists=lists)
+        if proved.principal != principal:
+            raise BadInput("INPUT-SUBJECT", "the certificate is for another key than the subject's")
+        return proved
 
     # ------------------------------------------------------------ guests
 
@@ -251,13 +317,27 @@ def _whole(moment: Instant) -> Instant:
     return Instant(moment - moment % SECOND)
 
 
-def _subject(row: SubjectRow) -> Subject:
+def _certified(principal: Principal, name: str, certificates: Sequence[bytes]) -> SubjectCertificateRow:
+    chain = json.dumps([one.hex() for one in certificates]).encode()
+    return SubjectCertificateRow(principal.key, name, chain)
+
+
+def _chain(row: SubjectCertificateRow) -> list[bytes]:
+    return [bytes.fromhex(one) for one in json.loads(row.chain)]
+
+
+def _listed(tables: Tables, row: SubjectRow) -> Subject:
+    return _subject(row, tables.get(SubjectCertificateRow, row.key))
+
+
+def _subject(row: SubjectRow, certified: SubjectCertificateRow | None) -> Subject:
     return Subject(
         principal_from_bytes(row.key),
         row.identifier,
         attributes_from_bytes(row.attributes),
         principal_from_bytes(row.registered_by),
         Instant(row.registered_at),
+        None if certified is None else certified.name,
     )
 
 

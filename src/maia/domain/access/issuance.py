@@ -259,6 +259,8 @@ def row_of(
 ) -> RightRow:
     certificate = signed.certificate
     subject = certificate.subject
+    if kind is EntryKind.ISSUED:
+        work.issued.append(signed.id)
     spoken = (
         about(certificate.authority.resources) if isinstance(certificate, AuthorisationCertificate) else NAME
     )

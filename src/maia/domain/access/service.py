@@ -11,6 +11,7 @@ called one at a time. Whether the actor may do it is asked before, with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -23,11 +24,14 @@ from maia.credentials import (
     TypePattern,
     Validity,
     certificate_from_bytes,
+    covers_request,
 )
 from maia.credentials.appointments import (
+    X509_WORD,
     AppointmentKind,
     Argument,
     Given,
+    ParameterKind,
     SignedAppointment,
     VerifiedAppointment,
     Word,
@@ -67,11 +71,9 @@ from maia.domain.facts import store as facts_on_record
 from maia.domain.facts.store import mark_unpublished
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import AppointmentRow, FactRow, MembershipRow, RightRow, valid_rights
-from maia.errors import BadInput, Refusal
+from maia.errors import BadInput, BrokenCredential, Refusal
 from maia.events import Instant
 from maia.roles import (
-    AppointmentDeclaration,
-    FactDeclaration,
     Policy,
     RoleMembership,
     activate,
@@ -80,10 +82,16 @@ from maia.roles import (
     rights,
     stated_arguments,
 )
-from maia.roles.policy import ResourceKind, Tier, tier_of_certificate, tier_of_grant
+from maia.roles.policy import Declaration, ResourceKind, Tier, tier_of_certificate, tier_of_grant
+from maia.sealing.groups.membership import VERSIONS_MAX
+from maia.sealing.member.expected import SHOWN_MAX, ExpectedMember
 from maia.types import SignedDefinition, VerifiedType
+from maia.validity import Monitor
 
+_NOT_CERTIFIED: Final = frozenset({"INPUT-UNKNOWN-SUBJECT", "CREDENTIAL-X509"})
 _NO_PARENTS: Final[Mapping[str, str]] = {}
+_TOLD_MAX: Final = 1024
+"""Rights of which key servers are told when the domain starts."""
 
 
 class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAttestations):
@@ -125,6 +133,80 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
         """Return the certificates that lead to this domain and have not expired."""
         with self._store.reading() as tables:
             return held_certificates(tables, now)
+
+    def take_to_push(self, now: Instant) -> list[tuple[Principal, tuple[SignedCertificate, ...]]]:
+        """Return the certificates that are new, each with its subject and behind those that lead to it."""
+        ids, self.to_push = self.to_push, []
+        found: list[tuple[Principal, tuple[SignedCertificate, ...]]] = []
+        with self._store.reading() as tables:
+            held = held_certificates(tables, now)
+            for row in tables.find_in(RightRow, RightRow.c.id, ids):
+                signed = certificate_from_bytes(row.certificate)
+                said = signed.certificate
+                if not isinstance(said.subject, Principal) or said.subject == self.principal:
+                    continue
+                chain: tuple[SignedCertificate, ...] = (signed,)
+                if isinstance(said, AuthorisationCertificate):
+                    with suppress(BrokenCredential):  # its subject may have the rest
+                        chain = self._issuer.chain_to(signed, held, now)
+                found.append((said.subject, chain))
+        return found
+
+    def take_to_tell(self, now: Instant, *, every: bool) -> list[ExpectedMember]:
+        """Return who was newly given rights to read sealed types, or all, for the key servers of these.
+
+        Each comes with all its rights to the type: one that was renewed has not begun anew.
+        """
+        ids, self.to_tell = self.to_tell, []
+        with self._store.reading() as tables:
+            counts = (
+                RightRow.c.kind == EntryKind.ISSUED.value,
+                RightRow.c.subject != b"",
+                *valid_rights(now),
+            )
+            if every:
+                rows = tables.find(
+                    RightRow, *counts, limit=_TOLD_MAX, order=RightRow.c.number, descending=True
+                )
+            else:
+                rows = tables.find_in(RightRow, RightRow.c.id, ids)
+            sealed = _sealed(self._registry.holding(tables, now).values())
+            held, found = held_certificates(tables, now), list[ExpectedMember]()
+            for subject in {row.subject: None for row in rows if row.subject} if sealed else ():
+                to_it = RightRow.c.subject == subject
+                given = tables.find(RightRow, *counts, to_it, limit=_TOLD_MAX, order=RightRow.c.number)
+                certificates = [certificate_from_bytes(row.certificate) for row in given]
+                for versions in sealed:
+                    pool = self._leading_to(certificates, versions, held, now)
+                    if pool:
+                        found.append(ExpectedMember(Principal(subject), versions, pool))
+            return found
+
+    def _leading_to(
+        self,
+        given: Iterable[SignedCertificate],
+        versions: tuple[VerifiedType, ...],
+        held: Sequence[SignedCertificate],
+        now: Instant,
+    ) -> tuple[SignedCertificate, ...]:
+        """Return the certificates among these that let their subject read a type, and what leads to them."""
+        found: dict[bytes, SignedCertificate] = {}
+        for signed in given:
+            said = signed.certificate
+            if isinstance(said, AuthorisationCertificate) and any(
+                covers_request(said.authority, Action.SUBSCRIBE, one.name) for one in versions
+            ):
+                with suppress(BrokenCredential):  # it counts for nothing before what leads to us is here
+                    found |= {one.id: one for one in self._issuer.chain_to(signed, held, now)}
+        return tuple(found.values())[-SHOWN_MAX:]
+
+    def shown_statements(self, now: Instant) -> Monitor:
+        """Return what is known of the validity of certificates that lead to this domain, and of its own."""
+        with self._store.reading() as tables:
+            known = self._validity(tables).copy()
+            for one in self._publisher.current(tables, now):
+                known.receive(one, now)
+            return known
 
     def load_policy(
         self,
@@ -180,7 +262,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
 
     def appoint(
         self,
-        holder: Principal,
+        holder: Principal | Word,
         name: str,
         parameters: Sequence[Given],
         validity: Validity,
@@ -191,11 +273,15 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
         """Sign an appointment certificate with the domain's key and register it.
 
         Where a policy is in force, it declares the appointment, by this domain and with these parameters.
+        A holder, or an argument, that is called `x509:NAME` is the subject with that certificate.
         """
         with self._begin(actor, now) as work:
             policy = self._policies.in_force(work.tables)
             declared = None if policy is None else appointment_called(policy, name)
-            signed = self._roles.appoint(work, holder, name, _stated(declared, parameters), validity)
+            if isinstance(holder, Word):
+                holder = self._certified_as(work.tables, holder.text, now)
+            stated = self._arguments(work.tables, declared, parameters, now)
+            signed = self._roles.appoint(work, holder, name, stated, validity)
             work.record("appoint", name=name, holder=holder, id=signed.id)
             return signed
 
@@ -236,7 +322,8 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
         """
         with self._begin(actor, now) as work:
             policy = self._policies.in_force(work.tables)
-            row = _stated(None if policy is None else fact_called(policy, name), arguments)
+            declared = None if policy is None else fact_called(policy, name)
+            row = self._arguments(work.tables, declared, arguments, now)
             is_news = facts_on_record.assert_fact(work.tables, name, row, self._settings.limits, now)
             if is_news:
                 self.has_news |= mark_unpublished(work.tables, policy, name)
@@ -254,9 +341,10 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             policy = self._policies.in_force(work.tables)
             problem: BadInput | None = None
             try:
-                row = _stated(None if policy is None else fact_called(policy, name), arguments)
+                declared = None if policy is None else fact_called(policy, name)
+                row = self._arguments(work.tables, declared, arguments, None)
             except BadInput as found:
-                problem, row = found, _stated(None, arguments)
+                problem, row = found, self._arguments(work.tables, None, arguments, None)
             lost = facts_on_record.retract_fact(work.tables, name, row)
             if not lost:
                 if problem is not None:
@@ -271,12 +359,13 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
     ) -> Revoked:
         """Make exactly these rows hold, as a source says; what watches one that is gone ends.
 
-        Where a policy is in force, it declares the fact, unless no row is left of it.
+        Where a policy is in force, it declares the fact, unless no row is left of it. A row that names an
+        X.509 subject which is not registered, or whose certificate does not hold now, is left out.
         """
         with self._begin(actor, now) as work:
             policy, given = self._policies.in_force(work.tables), list(rows)
             declared = None if policy is None or not given else fact_called(policy, name)
-            stated = [_stated(declared, row) for row in given]
+            stated = [row for one in given if (row := self._known(work.tables, declared, one, now))]
             new, lost = facts_on_record.replace_facts(work.tables, name, stated, self._settings.limits, now)
             if not new and not lost:
                 return Revoked()
@@ -308,6 +397,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
         *,
         actor: Principal,
         now: Instant,
+        address: str | None = None,
     ) -> tuple[Activated, ...]:
         """Make `principal` a member of a role in every way that its rules allow; refuse if there is none.
 
@@ -317,7 +407,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             verified = self._roles.verified(shown)
             world = StoreWorld(work.tables, self._tester(work.tables), now, verified)
             policy = self._policy_in_force(work.tables)
-            found = activate(policy, world, principal, role, arguments, now)
+            found = activate(policy, world, principal, role, arguments, now, address=address)
             if not found:
                 raise Refusal("REFUSED-ACTIVATION", f"no rule makes you a member of `{role}` now")
             taken = [self._roles.register(work, one, verified) for one in found]
@@ -355,9 +445,15 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             return tuple(issued)
 
     def login(
-        self, principal: Principal, shown: Iterable[SignedAppointment], *, actor: Principal, now: Instant
+        self,
+        principal: Principal,
+        shown: Iterable[SignedAppointment],
+        *,
+        actor: Principal,
+        now: Instant,
+        address: str | None = None,
     ) -> Wallet:
-        """Activate every role that `principal` can have, and issue every right of them."""
+        """Activate every role that `principal` can have from `address`, and issue every right of them."""
         with self._begin(actor, now) as work:
             verified = self._roles.verified(shown)
             policy = self._policy_in_force(work.tables)
@@ -365,7 +461,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             taken: list[tuple[Activated, bool]] = []
             # Each role is registered before the next one is tried, so that none is activated twice.
             for role in policy.roles_in_order:
-                for found in activate(policy, world, principal, role, None, now):
+                for found in activate(policy, world, principal, role, None, now, address=address):
                     taken.append(self._roles.register(work, found, verified))
             memberships = {one.membership.id: one for one, _ in taken}
             issued: list[IssuedRight] = []
@@ -512,21 +608,28 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             self._publisher.current(work.tables, work.now),
             renew,
             tuple(withheld),
-            self._types_of(work, [one.certificate for one in issued]),
+            self._types_of(work, [one.certificate for one in issued], chains.values()),
         )
 
     def _types_of(
-        self, work: UnitOfWork, rights: Iterable[SignedCertificate]
+        self,
+        work: UnitOfWork,
+        rights: Iterable[SignedCertificate],
+        chains: Iterable[SignedCertificate],
     ) -> tuple[SignedDefinition, ...]:
-        """Return the versions of the types that rights show, in the order of their registration."""
+        """Return the versions of the types that rights show, in the order of their registration.
+
+        What a right is passed on from may convert events, too.
+        """
         given = [one.certificate for one in rights]
         said = [one.authority for one in given if isinstance(one, AuthorisationCertificate)]
-        results = {
-            (step.result.owner, step.result.name)
-            for one in said
-            for step in one.transformations
-            if step.result
-        }
+        steps = [
+            step
+            for one in (*given, *(one.certificate for one in chains))
+            if isinstance(one, AuthorisationCertificate)
+            for step in one.authority.transformations
+        ]
+        results = {(one.result.owner, one.result.name) for one in steps if one.result}
         patterns = [one.resources for one in said if isinstance(one.resources, TypePattern)]
         known = self._registry.holding(work.tables, work.now) if patterns else {}
         return tuple(
@@ -536,21 +639,42 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             or any(each.owner == name.owner and each.name.matches(name.name) for each in patterns)
         )
 
+    def _known(
+        self, tables: Tables, declared: Declaration | None, given: Sequence[Given], now: Instant
+    ) -> tuple[Argument, ...] | None:
+        try:
+            return self._arguments(tables, declared, given, now)
+        except (BadInput, BrokenCredential) as problem:
+            if problem.code not in _NOT_CERTIFIED:
+                raise
+            return None
+
+    def _arguments(
+        self, tables: Tables, declared: Declaration | None, given: Sequence[Given], now: Instant | None
+    ) -> tuple[Argument, ...]:
+        """Return arguments as they were declared; without a policy, by their form.
+
+        `now` is when the certificate of a subject that is called `x509:NAME` has to hold; None for never.
+        """
+        kinds = {} if declared is None else dict(enumerate(one.kind for one in declared.parameters))
+        named = [
+            self._certified_as(tables, one.text, now)
+            if isinstance(one, Word)
+            and one.text.startswith(X509_WORD)
+            and kinds.get(place, ParameterKind.PRINCIPAL) is ParameterKind.PRINCIPAL
+            else one
+            for place, one in enumerate(given)
+        ]
+        if declared is not None:
+            return stated_arguments(declared, named)
+        return tuple(read_word(one, None) if isinstance(one, Word) else one for one in named)
+
     def _reason(self, reason: str) -> str:
         return reason[: self._settings.limits.reason]
 
 
 def _new(taken: Sequence[tuple[Activated, bool]]) -> str:
     return " ".join(one.membership.id.hex()[:16] for one, is_new in taken if is_new)
-
-
-def _stated(
-    declared: FactDeclaration | AppointmentDeclaration | None, given: Sequence[Given]
-) -> tuple[Argument, ...]:
-    """Return arguments as they were declared; without a policy, by their form."""
-    if declared is not None:
-        return stated_arguments(declared, given)
-    return tuple(read_word(one, None) if isinstance(one, Word) else one for one in given)
 
 
 def _called(name: str, arguments: Sequence[Argument]) -> str:
@@ -588,3 +712,11 @@ def check_tiers(
             "REFUSED-TIERS",
             f"a domain holds sub-domains or brokers, never both; it would hold {one}, and {other}",
         )
+
+
+def _sealed(known: Iterable[VerifiedType]) -> list[tuple[VerifiedType, ...]]:
+    """Return the newest versions of each type whose newest one is sealed, oldest first."""
+    by_type: dict[bytes, list[VerifiedType]] = {}
+    for one in known:
+        by_type.setdefault(one.type_id, []).append(one)
+    return [tuple(some[-VERSIONS_MAX:]) for some in by_type.values() if some[-1].sealing is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from maia.credentials import VerifiedConstitution
@@ -65,6 +66,10 @@ class AccessSettings:
     """How long an identity statement holds at most: what is removed from a subject is gone by then."""
     attested_s: int = 900
     """How long a verified quote counts: a statement with its level ends then, too."""
+    authorities: tuple[bytes, ...] = field(default=(), repr=False)
+    """X.509 authorities (DER): subjects are registered by certificates that lead to one. Without, by keys."""
+    revocation_lists: Callable[[], Sequence[bytes]] = field(default=tuple, repr=False)
+    """Reads the revocation lists of these authorities, each time a certificate is verified."""
     locations: tuple[str, ...] = ()
     """Where statements can be asked for; written into the certificates."""
     name_folders: tuple[str, ...] = ()

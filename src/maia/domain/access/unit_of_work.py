@@ -41,6 +41,8 @@ class UnitOfWork:
     """Certificates that the domain no longer stands by."""
     memberships: list[RoleMembership] = field(default_factory=list)
     """Memberships that fell, in the order of the cascade."""
+    issued: list[bytes] = field(default_factory=list)
+    """Certificates of this domain that are new in the register."""
     given: int = 0
     """How many memberships and rights are new."""
 

@@ -20,6 +20,7 @@ from maia.back_off import doubled
 from maia.client.api.client import Client
 from maia.client.api.subscription import ReceivedEvent
 from maia.config.row_sources import Row, RowSource, row_of
+from maia.credentials.appointments import Word
 from maia.domain.access.results import Revoked
 from maia.domain.access.service import AccessControl
 from maia.domain.server.access_config import StreamOfFacts
@@ -218,7 +219,8 @@ class FactFeeder(_Feeder[FactFeed]):
 
     async def _take(self, rows: list[Row], asked_at: Instant) -> None:
         async with self.writing:
-            if rows != self.known:
+            # Whom an X.509 name means may change while the rows do not.
+            if rows != self.known or any(isinstance(value, Word) for row in rows for value in row):
                 await self.replace(rows, self.clock())
                 self.known, self.is_lost = rows, False
             self.ages.note(self.feed.name, asked_at)

@@ -16,21 +16,21 @@ from typing import Final
 from maia.credentials import Principal
 from maia.credentials.appointments import (
     Argument,
-    ParameterKind,
     argument_key,
     argument_kind,
     arguments_digest,
     checked_argument,
 )
 from maia.credentials.names import checked_label
-from maia.credentials.statements import FACTS_MAX, StatedFacts
+from maia.credentials.statements import FACTS_MAX, About, StatedFacts
 from maia.domain.access.settings import AccessLimits, check_room
 from maia.domain.access.unit_of_work import add_to
 from maia.domain.storage.records import from_cell, to_cell
 from maia.domain.storage.store import Tables
 from maia.domain.storage.tables import FactArgumentRow, FactRow, MetaRow
-from maia.events import Instant
-from maia.roles import Policy, Support, fact_support
+from maia.events import Instant, PresentValue
+from maia.roles import FactDeclaration, Policy, Support, fact_support
+from maia.roles.policy import Privilege
 
 _Arguments = tuple[Argument, ...]
 _COUNT: Final = "facts"
@@ -151,9 +151,10 @@ def _check_room(tables: Tables, more: int, limits: AccessLimits) -> None:
 
 # ------------------------------------------------------------ the facts that a domain publishes
 
-# A grant may hold only while something is true of its holder: `provided on-duty
-# == true`. Where the policy declares a fact of that name about one principal,
-# written `on_duty(who: principal)`, the domain states of whom it holds, beside
+# A grant may hold only while something is true, of its holder or of the world:
+# `provided on-duty == true`, `provided incident == true`. Where the policy declares
+# a fact of that name, `on_duty(who: principal)` or `incident`, with a value behind
+# it or without, the domain states what holds of whom, beside
 # every list of what is revoked, and at once when it holds of fewer. Of more, it
 # says so with its next statement. Facts that no condition asks for are not
 # published: what is stated is public.
@@ -163,6 +164,7 @@ _STATED: Final = "facts stated"
 _NOT_YET: Final = b""
 
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
+_OF_THE_WORLD: Final = re.compile(r"\bworld\.([a-z0-9-]+)")
 
 
 def stated_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
@@ -173,13 +175,30 @@ def stated_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
     names = [] if policy is None else _asked_for(policy)
     if not names:
         return None
-    facts: dict[tuple[Principal, str], bool] = {}
-    for name in names:
-        for row in tables.find(FactRow, FactRow.c.name == name, limit=FACTS_MAX + 1):
-            (whom,) = arguments_of(row)
-            if isinstance(whom, Principal):
-                facts[whom, _uid(name)] = True
+    facts: dict[About, PresentValue] = {}
+    for declared in names:
+        ambiguous: set[About] = set()
+        if not declared.parameters and not tables.count(FactRow, FactRow.c.name == declared.name):
+            facts[None, declared.uid] = False  # of the world it is known that it does not hold
+        for row in tables.find(FactRow, FactRow.c.name == declared.name, limit=FACTS_MAX + 1):
+            said = _as_stated(declared, arguments_of(row))
+            if said is not None and facts.setdefault(*said) is not said[1]:
+                ambiguous.add(said[0])
+        for about in ambiguous:  # two values of one fact: neither is known to hold
+            del facts[about]
     return facts if len(facts) <= FACTS_MAX else None
+
+
+def _as_stated(declared: FactDeclaration, row: _Arguments) -> tuple[About, PresentValue] | None:
+    """Return of whom a row says what; None for a row of an earlier policy with other parameters."""
+    if list(map(argument_kind, row)) != [one.kind for one in declared.parameters]:
+        return None
+    whom = row[0] if declared.is_about_a_principal else None
+    values = row[1:] if declared.is_about_a_principal else row
+    value = values[0] if values else True
+    if isinstance(value, Principal) or not (whom is None or isinstance(whom, Principal)):
+        return None
+    return (whom, declared.uid), value
 
 
 def take_unpublished_facts(tables: Tables, policy: Policy | None) -> StatedFacts | None:
@@ -195,7 +214,7 @@ def take_unpublished_facts(tables: Tables, policy: Policy | None) -> StatedFacts
 
 def mark_unpublished(tables: Tables, policy: Policy | None, name: str) -> bool:
     """Have a fact stated with the next statement if a condition asks for it; return whether one does."""
-    if policy is None or name not in _asked_for(policy):
+    if policy is None or name not in {one.name for one in _asked_for(policy)}:
         return False
     tables.put(MetaRow(_STATED, 0, _NOT_YET))
     return True
@@ -211,21 +230,20 @@ def mark_published(tables: Tables, facts: StatedFacts | None) -> None:
 
 
 def _digest(facts: StatedFacts | None) -> bytes:
-    stated = b"nothing" if facts is None else b"".join(key.key + uid.encode() for key, uid in sorted(facts))
-    return sha256(stated).digest()
+    stated = "nothing" if facts is None else repr(sorted(map(repr, facts.items())))
+    return sha256(stated.encode()).digest()
 
 
-def _asked_for(policy: Policy) -> list[str]:
-    """Return the facts about one principal that a condition of a grant names."""
+def _conditions(privilege: Privilege) -> Iterator[str]:
+    yield privilege.condition or ""
+    for text in () if privilege.transform is None else privilege.transform.assignments:
+        yield from _OF_THE_WORLD.findall(text)
+
+
+def _asked_for(policy: Policy) -> list[FactDeclaration]:
+    """Return the facts that can be stated and that a condition of a grant names."""
     grants = (grant for grants in policy.grants.values() for grant in grants)
-    conditions = " ".join(grant.privilege.condition or "" for grant in grants)
-    asked = set(_WORD.findall(conditions))
+    asked = set(_WORD.findall(" ".join(text for grant in grants for text in _conditions(grant.privilege))))
     return [
-        name
-        for name, declared in sorted(policy.facts.items())
-        if [one.kind for one in declared.parameters] == [ParameterKind.PRINCIPAL] and _uid(name) in asked
+        one for _, one in sorted(policy.facts.items()) if one.stated_kind is not None and one.uid in asked
     ]
-
-
-def _uid(name: str) -> str:
-    return name.replace("_", "-").lower()

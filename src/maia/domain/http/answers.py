@@ -131,7 +131,8 @@ def _type(signed: SignedDefinition) -> dict[str, object]:
 
 def _boots(found: ApprovedBoots) -> dict[str, object]:
     digests = [sha256(one).digest() for one in found.roots]
-    return {"pcrs": found.approved.pcrs, "configurations": found.approved.configurations, "roots": digests}
+    one = found.approved
+    return {"pcrs": one.pcrs, "configurations": one.configurations, "roots": digests, "scan": one.scan}
 
 
 def _period(valid: Validity) -> dict[str, object]:

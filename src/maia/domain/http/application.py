@@ -70,7 +70,7 @@ async def _read(
     elif endpoint.has_query:
         asked = query_of(request, endpoint.takes)
     path = {name: str(request.path_params[name]) for name in endpoint.parameters}
-    return Call(caller, asked, path, pages.service.clock(), pages)
+    return Call(caller, asked, path, pages.service.clock(), pages, _address(request))
 
 
 def _address(request: Request) -> str | None:

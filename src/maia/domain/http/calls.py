@@ -59,6 +59,8 @@ class Call(Generic[Asked]):
     path: Mapping[str, str]
     now: Instant
     pages: Pages
+    address: str | None = None
+    """Where the caller has dialled from."""
 
     @property
     def actor(self) -> Principal:

@@ -12,7 +12,7 @@ from maia.api import responses as answers
 from maia.api.arguments import argument, arguments, moment, validity
 from maia.api.endpoints import Asked, Endpoint
 from maia.credentials import TypeName, actions_from_words, certificate_from_bytes, principal_from_text
-from maia.credentials.appointments import appointment_from_bytes
+from maia.credentials.appointments import X509_WORD, Argument, Word, appointment_from_bytes, read_word
 from maia.credentials.attestation import NONCE_BYTES, SECRET_BYTES, Approved, Configuration
 from maia.credentials.identity import identity_from_bytes
 from maia.credentials.statements import AuditHead, statement_from_bytes
@@ -22,7 +22,7 @@ from maia.domain.http.answers import ability_answer, holder_answer
 from maia.domain.http.calls import Call, Handler, id_from_text
 from maia.domain.http.calls import Page as HttpPage
 from maia.errors import BadInput, Refusal
-from maia.events import Instant
+from maia.events import AttributeUid, Instant, named_uid
 from maia.types import VerifiedType, definition_from_bytes
 
 _API_VERSION: Final = "1"
@@ -92,8 +92,10 @@ def _reload_policy(access: AccessControl, call: Call[bodies.Nothing]) -> LoadedP
 
 
 @_at(api.TYPES)
-def _types(access: AccessControl, call: Call[bodies.PageQuestion]) -> Page[object]:
-    known = sorted(access.types(call.now).values(), key=lambda one: one.id)
+def _types(access: AccessControl, call: Call[bodies.TypesQuestion]) -> Page[object]:
+    owner, name = call.asked.owner, call.asked.name
+    every = (one for one in access.types(call.now).values() if owner in (None, str(one.name.owner)))
+    known = sorted((one for one in every if name in (None, one.name.name)), key=lambda one: one.id)
     rest = [one for one in known if call.asked.after is None or one.id.hex() > call.asked.after]
     shown = rest[: call.asked.limit]
     following = shown[-1].id.hex() if len(rest) > len(shown) else None
@@ -113,7 +115,8 @@ _at(api.HOLD)(
 @_at(api.APPOINT)
 def _appoint(access: AccessControl, call: Call[bodies.Appointing]) -> object:
     body = call.asked
-    holder, valid = principal_from_text(body.holder), validity(body.valid)
+    is_name, valid = body.holder.startswith(X509_WORD), validity(body.valid)
+    holder = Word(body.holder) if is_name else principal_from_text(body.holder)
     return access.appoint(holder, body.name, arguments(body.parameters), valid, **call.acting)
 
 
@@ -145,7 +148,8 @@ _at(api.REPLACE_FACTS)(
 
 @_at(api.LOGIN)
 def _login(access: AccessControl, call: Call[bodies.LoginBody]) -> Wallet:
-    wallet = access.login(call.actor, _each(appointment_from_bytes, call.asked.shown), **call.acting)
+    shown = _each(appointment_from_bytes, call.asked.shown)
+    wallet = access.login(call.actor, shown, address=call.address, **call.acting)
     if not wallet.memberships and not wallet.issued:
         raise Refusal("REFUSED-LOGIN", "nothing gives you a role or a right here now")
     return wallet
@@ -169,7 +173,7 @@ def _acts(access: AccessControl, call: Call[bodies.ActsQuestion]) -> list[str]:
 def _activate(access: AccessControl, call: Call[bodies.Activation]) -> Page[object]:
     body, shown = call.asked, _each(appointment_from_bytes, call.asked.shown)
     wanted = None if body.arguments is None else arguments(body.arguments)
-    return Page(access.activate(call.actor, body.role, wanted, shown, **call.acting))
+    return Page(access.activate(call.actor, body.role, wanted, shown, address=call.address, **call.acting))
 
 
 _at(api.AUTHORISE)(lambda access, call: access.authorise(call.actor, call.id, **call.acting))
@@ -285,7 +289,8 @@ _at(api.SUBJECT, _own(AdminAct.READ_SUBJECTS))(lambda access, call: access.subje
 @_at(api.REGISTER_SUBJECT)
 def _register_subject(access: AccessControl, call: Call[bodies.SubjectBody]) -> object:
     attributes = {name: argument(value) for name, value in call.asked.attributes.items()}
-    return access.register_subject(call.principal, call.asked.identifier, attributes, **call.acting)
+    given = call.asked.identifier, attributes, call.asked.certificates
+    return access.register_subject(call.principal, *given, **call.acting)
 
 
 @_at(api.REMOVE_SUBJECT)
@@ -327,8 +332,16 @@ _at(api.APPROVED_BOOTS)(
 
 @_at(api.APPROVE_BOOTS)
 def _approve(access: AccessControl, call: Call[bodies.ApprovedBody]) -> object:
-    boots = [Configuration(one.name, one.level, _registers(one.values)) for one in call.asked.configurations]
-    approved = Approved(tuple(call.asked.pcrs), tuple(boots))
+    boots = [
+        Configuration(
+            one.name,
+            one.level,
+            _registers(one.values),
+            _properties(one.properties),
+        )
+        for one in call.asked.configurations
+    ]
+    approved = Approved(tuple(call.asked.pcrs), tuple(boots), call.asked.scan)
     return access.approve_boots(approved, call.asked.roots, **call.acting)
 
 
@@ -354,13 +367,20 @@ def _nonce(access: AccessControl, call: Call[bodies.Nothing]) -> tuple[bytes, tu
 @_at(api.TPM_QUOTE)
 def _quote(access: AccessControl, call: Call[bodies.QuoteBody]) -> object:
     body = call.asked
-    if bool(body.log) == bool(body.registers):
+    if not (body.log or body.registers):
         raise BadInput(
             "INPUT-API-CALL",
             "a quote goes with the event log of the boot, or with the values of the registers",
         )
-    boot = body.log or _registers(body.registers)
-    return access.attest(call.actor, body.quoted, body.signature, boot, now=call.now)
+    given = _registers(body.registers)
+    shown = body.quoted, body.signature, body.log or given, body.scan, given if body.log else {}
+    return access.attest(call.actor, *shown, now=call.now)
+
+
+def _properties(given: Mapping[str, bodies.ApiArgument]) -> dict[AttributeUid, Argument]:
+    """Return what an administrator says of a machine with an approved boot."""
+    said = {named_uid(name): argument(value) for name, value in given.items()}
+    return {uid: read_word(one, None) if isinstance(one, Word) else one for uid, one in said.items()}
 
 
 def _registers(values: Mapping[str, str]) -> dict[int, bytes]:

@@ -4,6 +4,7 @@
     HistoryKeys   -> the keys that it could have had at their time
     WhoWrites     -> the certificates with which somebody publishes
     KeysHeld      -> which epoch is the newest, so that it sees what it missed
+    ExpectMember  -> the keys of a right begin, before its holder asks for them
 
 A member that asks was admitted before (`keys/links.py`). A refusal is raised, and
 the server sends it to that member.
@@ -39,6 +40,8 @@ from maia.validity import VouchedFor
 from maia.wire.codec import encode
 from maia.wire.effects import Count, Effect, LinkId, Note, Send
 from maia.wire.messages import (
+    Accepted,
+    ExpectMember,
     Failed,
     HistoryKeys,
     HistoryKeysReply,
@@ -68,7 +71,7 @@ class KeyRequestHandler:
     """A heap of the members that are challenged again: when, whom, for keys of which type."""
 
     def answer(
-        self, link: MemberLink, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant
+        self, link: MemberLink, message: JoinGroups | WhoWrites | HistoryKeys | ExpectMember, now: Instant
     ) -> list[Effect]:
         """Answer a question, or raise why not."""
         match message:
@@ -76,6 +79,16 @@ class KeyRequestHandler:
                 return self._asked_for_keys(link, message, now)
             case WhoWrites():
                 return self._tell_writer(link, message, now)
+            case ExpectMember():
+                claimed = self._shown(link, Principal(message.principal), message, now)
+                return [*self.expect(*claimed, now), Send(link.id, encode(Accepted(message.id, None)))]
+
+    def expect(self, manager: GroupManager, claim: Claim, now: Instant) -> list[Effect]:
+        """Begin the keys of a right whose holder has not asked for them; it is handed nothing by that."""
+        outcomes = manager.expect(claim, now)
+        self.types.joined(manager, claim.versions)
+        fields = {"principal": str(claim.principal), "type": manager.type_id.hex(), "epoch": manager.number}
+        return [Note("expected", fields), *self.types.told(manager, outcomes)]
 
     def held(self, link: MemberLink, type_id: bytes) -> KeysHeld:
         """Say which epoch of a type is the newest, to whoever has joined it."""
@@ -234,10 +247,20 @@ class KeyRequestHandler:
         """Check who asks and for what: the encryption key, the type, the certificates, in this order."""
         shown = EncryptionKey(message.key, message.signature)
         check_encryption_key(shown, member=link.peer, manager=self.principal, session=self.links.instance)
+        return self._shown(link, link.peer, message, now)
+
+    def _shown(
+        self,
+        link: MemberLink,
+        principal: Principal,
+        message: JoinGroups | HistoryKeys | ExpectMember,
+        now: Instant,
+    ) -> tuple[GroupManager, Claim]:
+        """Return what the certificates of a message claim for a principal, of a type that is managed here."""
         versions = self.types.definitions.verified(message.definitions, now)
         manager = self.types.of(versions)
         pool = self.links.pool_of_member(message.credentials, versions[-1].name.owner)
-        claim = Claim(link.peer, versions, pool)
+        claim = Claim(principal, versions, pool)
         self.validity.receive_held(link, requests_for(claim), pool, now)
         return manager, claim
 

@@ -22,6 +22,7 @@ from maia.domain.keys.settings import DomainSettings
 from maia.errors import MaiaError, ProtocolViolation, Unavailable
 from maia.events import Instant
 from maia.sealing.groups.manager import GroupManager
+from maia.sealing.groups.membership import Claim
 from maia.sealing.keys.secrets import AtRest, Secret
 from maia.sessions.challenges import ChallengeDesk
 from maia.sessions.session import Established
@@ -47,6 +48,7 @@ from maia.wire.effects import (
 from maia.wire.messages import (
     Accepted,
     Bye,
+    ExpectMember,
     HistoryKeys,
     JoinGroups,
     KeysHeld,
@@ -158,6 +160,11 @@ class KeyServer:
 
     # -------------------------------------------------------- what the domain decides
 
+    def expect(self, claim: Claim, now: Instant) -> list[Effect]:
+        """Begin the keys of a right that the domain has given; raise if nothing is open to its holder."""
+        manager = self._types.of(claim.versions)
+        return self._finished(self._requests.expect(manager, claim, now), now)
+
     def hold(self, settings: DomainSettings, now: Instant) -> list[Effect]:
         """Show these certificates from now on, and keep the old keys of these types."""
         self._settings = settings
@@ -215,7 +222,7 @@ class KeyServer:
                 return [Send(link.id, encode(self._requests.held(link, type_id)))]
             case LeaveGroups(type_id=type_id):
                 return self._requests.left(link, type_id)
-            case JoinGroups() | WhoWrites() | HistoryKeys():
+            case JoinGroups() | WhoWrites() | HistoryKeys() | ExpectMember():
                 return self._asked(link, message, now)
             case Vouched():
                 return self._requests.hear_vouched(link, message, now)
@@ -224,7 +231,7 @@ class KeyServer:
         )
 
     def _asked(
-        self, link: MemberLink, message: JoinGroups | WhoWrites | HistoryKeys, now: Instant
+        self, link: MemberLink, message: JoinGroups | WhoWrites | HistoryKeys | ExpectMember, now: Instant
     ) -> list[Effect]:
         try:
             self._links.quota.spend(link.peer, now)

@@ -30,11 +30,13 @@ from maia.domain.server.background import (
     reload_at_signals,
     stop_when_fenced,
 )
+from maia.domain.server.expected_members import RightsTold
 from maia.domain.server.service import DomainService
 from maia.domain.server.statement_stream import DomainIdentity, StatementStream
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.net.observer import Records
+from maia.sealing.member.expected import ExpectedMember
 from maia.wire.api_requests import INSTANCE_BYTES
 
 _DATABASE: Final = "domain.sqlite"
@@ -51,12 +53,14 @@ class RunningAccess:
     records: Records
     taken: set[bytes]
     """Ids of the certificates and types that the service was handed."""
+    told: RightsTold
 
     async def take(self, prepared: PreparedAccess, credentials: tuple[SignedCertificate, ...]) -> None:
         """Take in new certificates and types, and connect with these credentials from now on."""
         await _register(self.service, prepared, self.records, self.taken)
         if self.stream is not None:
             self.stream.renew(credentials, prepared.hear)
+        self.told.renew(credentials)
 
     def status(self) -> dict[str, object]:
         """Return what an operator may know of it."""
@@ -65,7 +69,7 @@ class RunningAccess:
 
 
 @asynccontextmanager
-async def access_running(
+async def access_running(  # noqa: PLR0913 - every one is named at the call
     prepared: PreparedAccess,
     identity: DomainIdentity,
     *,
@@ -73,6 +77,7 @@ async def access_running(
     records: Records,
     on_revoked: Callable[[Iterable[bytes]], None] = lambda _ids: None,
     on_statement: Callable[[SignedStatement], None] = lambda _signed: None,
+    on_right: Callable[[ExpectedMember], None] = lambda _right: None,
     clock: Callable[[], Instant] = system_now,
 ) -> AsyncIterator[RunningAccess]:
     """Run the service while the body runs."""
@@ -94,12 +99,14 @@ async def access_running(
                 await policy.begin(service, records)
             async with _interface(service, key, prepared, records) as address:
                 stream, background = _background(service, prepared, identity, data, records)
+                told = RightsTold(service, identity, records, on_right)
+                background += [told.run()]
                 background += (
                     [push_credentials(prepared.pushes, service, address, records)] if prepared.pushes else []
                 )
                 async with asyncio.TaskGroup() as tasks:
                     running = [tasks.create_task(one) for one in background]
-                    yield RunningAccess(address, service, stream, records, taken)
+                    yield RunningAccess(address, service, stream, records, taken, told)
                     for one in running:
                         one.cancel()
         finally:

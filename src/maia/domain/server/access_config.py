@@ -14,6 +14,7 @@ A domain with none of these settings is a key server only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -37,7 +38,9 @@ from maia.config.settings import (
 from maia.credentials import Principal, SignedCertificate, VerifiedConstitution
 from maia.credentials.appointments import ParameterKind
 from maia.credentials.names import checked_label
+from maia.credentials.x509_chains import x509_from_file
 from maia.domain.access.settings import AccessSettings
+from maia.errors import Unavailable
 from maia.types import SignedDefinition
 
 _TAKES: Final = {"parameters": ("sqlite", "postgresql"), "listen": ("postgresql",)}
@@ -141,6 +144,10 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     """The community of interest of identity statements; without one none is issued."""
     identity_lifetime_s: Positive = msgspec.field(name="identity.lifetime_s", default=3_600)
     """For how many seconds an identity statement holds at most."""
+    identity_authorities: Paths = msgspec.field(name="identity.authorities", default=())
+    """X.509 authorities (PEM): subjects are registered by certificates that lead to one of them."""
+    identity_revocation_lists: Paths = msgspec.field(name="identity.revocation_lists", default=())
+    """Revocation lists of these authorities (PEM or DER); read again for each statement."""
     identity_attested_s: Positive = msgspec.field(name="identity.attested_s", default=900)
     """For how many seconds a verified boot of a router counts."""
     facts: tuple[FactConfig, ...] = ()
@@ -162,6 +169,20 @@ class StreamOfFacts:
     kinds: tuple[ParameterKind, ...]
     holds: str | None
     stale_s: float
+
+
+def _contents(paths: Iterable[Path]) -> list[bytes]:
+    """Return the bytes of files; what cannot be read now is not taken for empty."""
+    try:
+        return [one.read_bytes() for one in paths]
+    except OSError as problem:
+        said = f"a revocation list cannot be read: {problem.strerror}"
+        raise Unavailable("UNAVAILABLE-REVOCATION-LIST", said) from problem
+
+
+def read_authorities(paths: Iterable[Path]) -> tuple[bytes, ...]:
+    """Return the X.509 authorities in some files, in DER."""
+    return tuple(one for data in _contents(paths) for one in x509_from_file(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +208,8 @@ class PreparedAccess:
             community=None if config.identity_community is None else checked_label(config.identity_community),
             identity_s=config.identity_lifetime_s,
             attested_s=config.identity_attested_s,
+            authorities=read_authorities(config.identity_authorities),
+            revocation_lists=lambda: _contents(config.identity_revocation_lists),
             constitutions=self.constitutions,
             name_folders=tuple(str(place.parent) for place in config.policy_types),
             locations=() if config.api_public is None else (f"https://{config.api_public}/v1/statements",),

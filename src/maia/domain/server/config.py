@@ -45,7 +45,13 @@ from maia.config.type_folder import in_order_of_making
 from maia.credentials import NetworkName, Principal, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.credentials.names import checked_label
 from maia.domain import DomainLimits, DomainSettings
-from maia.domain.server.access_config import AccessConfig, FactConfig, PreparedAccess, StreamOfFacts
+from maia.domain.server.access_config import (
+    AccessConfig,
+    FactConfig,
+    PreparedAccess,
+    StreamOfFacts,
+    read_authorities,
+)
 from maia.events import Instant
 from maia.policy import BoundRule
 from maia.sealing.keys.key_ring import KeyTerms
@@ -182,6 +188,7 @@ def _prepared_access(
         config, "push", lambda: tuple((read_principal(one.subject), one.folder) for one in access.push)
     )
     broker = opened(config, "broker.own", lambda: _own_broker(access))
+    opened(config, "identity.authorities", lambda: read_authorities(access.identity_authorities))
     prepared = PreparedAccess(access, hear, held, types, streams, pushes, broker, constitutions)
     if access.identity_community is not None:
         opened(config, "identity.community", lambda: checked_label(access.identity_community or ""))

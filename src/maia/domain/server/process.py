@@ -34,7 +34,9 @@ from maia.net.process import beside, one_of, own_folder, until_told_to_stop
 from maia.net.status_endpoint import StatusSource, answering
 from maia.net.stores import MemoryStore, Store
 from maia.net.telemetry import Telemetry
+from maia.sealing.groups.membership import Claim
 from maia.sealing.keys.secrets import Secret
+from maia.sealing.member.expected import ExpectedMember
 
 if TYPE_CHECKING:
     from maia.domain.server.access import RunningAccess
@@ -153,6 +155,10 @@ async def _access(
     def on_statement(signed: SignedStatement) -> None:
         running.runner.perform(running.server.hear(signed, running.clock()))
 
+    def on_right(right: ExpectedMember) -> None:
+        claim = Claim(right.principal, right.versions, right.pool)
+        running.runner.perform(running.server.expect(claim, running.clock()))
+
     identity = DomainIdentity(prepared.key, prepared.network, prepared.credentials)
     async with access_running(
         prepared.access,
@@ -161,6 +167,7 @@ async def _access(
         records=telemetry,
         on_revoked=on_revoked,
         on_statement=on_statement,
+        on_right=on_right,
     ) as access:
         # What was stated while this process was not there, or before it served any key group.
         for signed in await access.service.ask(lambda one: one.current_statements(running.clock())):

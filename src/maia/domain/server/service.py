@@ -71,6 +71,10 @@ class DomainService:
         self.fenced: StoreFenced | None = None
         self.has_news = asyncio.Event()
         """Set when there is something to state sooner than was due."""
+        self.has_certificates = asyncio.Event()
+        """Set when there are certificates to push to their subjects."""
+        self.has_rights = asyncio.Event()
+        """Set when there are rights of which key servers are to be told."""
         self.has_policy = asyncio.Event()
         """Set when another policy has come into force."""
         self.is_over = asyncio.Event()
@@ -87,6 +91,10 @@ class DomainService:
             raise
         if self._access.has_news:
             self.has_news.set()
+        if self._access.to_push:
+            self.has_certificates.set()
+        if self._access.to_tell:
+            self.has_rights.set()
         if self._access.has_new_policy:
             self._access.has_new_policy = False
             self.has_policy.set()

@@ -11,6 +11,7 @@ receive nothing accept nothing once the last one ends.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ from maia.domain.server.access_config import PreparedAccess
 from maia.domain.server.service import DomainService
 from maia.errors import MaiaError
 from maia.net.observer import Records
+from maia.sealing.pushed_certificates import PUSHED_MAX, event_of
 from maia.types import (
     SignedDefinition,
     definition_to_bytes,
@@ -43,6 +45,7 @@ from maia.types import (
     validity_definition,
     validity_type_name,
 )
+from maia.types.verified import certificates_definition
 
 Listener = Callable[[Client], Coroutine[None, None, None]]
 
@@ -85,6 +88,7 @@ class StatementStream:
         self._away_since = asyncio.get_running_loop().time()
         self._is_broken, self._is_renewed = asyncio.Event(), asyncio.Event()
         self._streams: dict[Principal, SignedDefinition] = {}  # of issuers, as these hand them out
+        self._to_push: list[tuple[Principal, tuple[SignedCertificate, ...]]] = []
         self.carried = 0
         """How many statements a broker has taken on so far."""
 
@@ -186,6 +190,7 @@ class StatementStream:
             definition = validity_definition(self._key, chain)
             await self._service.ask(lambda access: _set_stream(access, definition))
             publisher = await client.advertise(definition, timeout_s=_CONNECT_S)
+            pushing = await client.advertise(certificates_definition(self._key, chain), timeout_s=_CONNECT_S)
             revoked = await self._receive_own_stream(client)
             await self._publish_current(publisher)
             await self._set(publisher)
@@ -196,6 +201,7 @@ class StatementStream:
                 ]
                 hearing += [tasks.create_task(listen(client)) for listen in self._listeners]
                 hearing.append(tasks.create_task(self._publish_to_new_links(client, publisher)))
+                hearing.append(tasks.create_task(self._push_certificates(pushing)))
                 await self._is_broken.wait()
                 for one in hearing:
                     one.cancel()
@@ -252,6 +258,24 @@ class StatementStream:
                 seen = link
                 with suppress(MaiaError):  # gone again; the next link is noticed too
                     await self._publish_current(publisher)
+
+    async def _push_certificates(self, publisher: Publisher) -> None:
+        """Publish each new certificate to its subject, as soon as it is in the register."""
+        own = self._key.principal
+        while True:
+            while self._to_push:
+                subject, chain = self._to_push[0]
+                event = event_of(chain[-PUSHED_MAX:], issuer=own, subject=subject, random=os.urandom)
+                await publisher.publish(event)
+                await publisher.flush(timeout_s=self._carry_s)
+                self._to_push.pop(0)
+                self._records.note("pushed", {"certificate": chain[-1].id.hex(), "subject": str(subject)})
+            await self._service.has_certificates.wait()
+            self._service.has_certificates.clear()
+            with suppress(MaiaError):  # the store is not there now
+                self._to_push += await self._service.ask(
+                    lambda access: access.take_to_push(self._service.clock())
+                )
 
     async def _set(self, publisher: Publisher | None) -> None:
         async with self._changed:

@@ -348,6 +348,23 @@ class SubjectRow(TableRow):
     registered_at: int
 
 
+@table("proved", key="subject")
+class ProvedRow(TableRow):
+    """What a subject's last quote proved beside its level: a scan, properties; in their canonical form."""
+
+    subject: bytes
+    attributes: bytes
+
+
+@table("subject_certificates", key="key")
+class SubjectCertificateRow(TableRow):
+    """The X.509 certificates that a subject was registered by, its own first; `name` is what that says."""
+
+    key: bytes
+    name: str
+    chain: bytes
+
+
 @table("providers", key="key", indexes="number")
 class ProviderRow(TableRow):
     """An identity provider whose subjects get guest statements here, from `since` to `until`."""

@@ -158,6 +158,8 @@ class ToBroker(msgspec.Struct, frozen=True):
     row: int
     columns: Columns
     rows: int
+    is_one: bool = False
+    """Whether they are one publication, on several topics."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,13 +67,23 @@ from maia.gateway.mqtt.packets import (
     Will,
     explained,
 )
-from maia.gateway.topic_table import BadTopic, Columns, NotDeclared, TopicInterest, TopicTable, check_filter
+from maia.gateway.topic_table import (
+    TOPIC_BYTES_MAX,
+    BadTopic,
+    Columns,
+    NotDeclared,
+    TopicInterest,
+    TopicTable,
+    check_filter,
+)
 
 _FOR_EVER: Final = 0xFFFFFFFF
-_UNANSWERED_MAX: Final = 1024
+UNANSWERED_MAX: Final = 1024
 """Messages of a client that the broker has not answered for, before the client is not read any more."""
-_UNANSWERED_BYTES: Final = 2 << 20
+UNANSWERED_BYTES: Final = 2 << 20
 """How many bytes these may have."""
+SUBSCRIBING_MAX: Final = 64
+"""Requests to subscribe that the broker has not answered for, before the client is not read any more."""
 _ALIKE: Final = (0x30, 0x31, 0x32, 0x33)
 """How messages of QoS 0 and 1 begin that are not sent again."""
 _PUBACK: Final = Type.PUBACK << 4
@@ -102,6 +112,8 @@ class _Unanswered(msgspec.Struct):
     packet_ids: list[int]
     """Of those with QoS 1 or 2, in order."""
     size: int
+    is_one: bool = False
+    """Whether the rows are one publication on several topics, with one packet id."""
 
 
 @dataclass(slots=True)
@@ -162,7 +174,11 @@ class MqttSession:
     @property
     def wants_input(self) -> bool:
         """Return whether the client should be read from; QoS 0 and 3.1.1 know no other limit."""
-        return self._unanswered < _UNANSWERED_MAX and self._unanswered_bytes < _UNANSWERED_BYTES
+        return (
+            self._unanswered < UNANSWERED_MAX
+            and self._unanswered_bytes < UNANSWERED_BYTES
+            and len(self._subscribing) < SUBSCRIBING_MAX
+        )
 
     @property
     def has_will(self) -> bool:
@@ -299,7 +315,9 @@ class MqttSession:
     def _tick(self, now: Instant, effects: list[Effect]) -> None:
         if self.is_connected:
             if self._keep_alive_s and now >= self._silent_at():
-                problem = Unavailable("the client was silent for longer than its keep-alive time")
+                problem = Unavailable(
+                    "UNAVAILABLE-GATEWAY-SILENT", "the client was silent for longer than its keep-alive time"
+                )
                 self._end_connection(ReasonCode.KEEP_ALIVE_TIMEOUT, problem, now, effects)
             return
         if self._will is not None and self._will_at is not None and now >= self._will_at:
@@ -429,7 +447,7 @@ class MqttSession:
         self._unanswered_bytes += waiting.size
         self._unacknowledged += len(waiting.packet_ids)
         self._answers[self._handles] = waiting
-        effects.append(ToBroker(self._handles, row, columns, waiting.rows))
+        effects.append(ToBroker(self._handles, row, columns, waiting.rows, waiting.is_one))
 
     def _publish(self, packet: PublishPacket, now: Instant, effects: list[Effect]) -> None:
         topic = self._named(packet)
@@ -440,19 +458,25 @@ class MqttSession:
                 if self._received[packet_id]:
                     self._send(Ack(Type.PUBREC, packet_id))
                 return  # the same message again, and not another one
-            if self._version == V5 and self._unacknowledged >= self._limits.receive_maximum:
-                problem = f"more than {self._limits.receive_maximum} messages wait for an answer"
+            is_5 = self._version == V5
+            most = self._limits.receive_maximum if is_5 else UNANSWERED_MAX
+            unreleased = sum(self._received.values()) if qos == 2 else 0
+            if unreleased >= most or (is_5 and self._unacknowledged >= most):
+                problem = f"more than {most} messages wait for an answer, or to be released"
                 raise MqttViolation(problem, ReasonCode.RECEIVE_MAXIMUM_EXCEEDED)
         said = packet.properties.get(Property.CONTENT_TYPE)
         content_type = said if isinstance(said, str) else None
         try:
-            row, columns = self.table.columns_of(topic, [packet.payload], content_type)
+            row, columns, rows = self.table.on_topics(
+                (topic, *_further_topics(packet.properties)), packet.payload, content_type
+            )
         except BadInput as problem:
             self._refuse(qos, packet_id, problem, now, effects)
             return
         if qos == 2 and packet_id is not None:
             self._received[packet_id] = False
-        waiting = _Unanswered(qos, 1, [] if packet_id is None else [packet_id], len(packet.payload))
+        packet_ids = [] if packet_id is None else [packet_id]
+        waiting = _Unanswered(qos, rows, packet_ids, len(packet.payload), is_one=rows > 1)
         self._to_broker(row, columns, waiting, retain=packet.retain, effects=effects)
 
     def _named(self, packet: PublishPacket) -> str:
@@ -464,8 +488,11 @@ class MqttSession:
         if alias > self._limits.topic_aliases:
             raise MqttViolation("a topic alias is larger than allowed", ReasonCode.BAD_TOPIC_ALIAS)
         if packet.topic:
-            self._aliases[alias] = packet.topic
-        elif alias not in self._aliases:
+            self._aliases.pop(alias, None)
+            if len(packet.topic) <= TOPIC_BYTES_MAX:  # a longer one is refused below, and not remembered
+                self._aliases[alias] = packet.topic
+            return packet.topic
+        if alias not in self._aliases:
             raise MqttViolation("a topic alias has no topic", ReasonCode.PROTOCOL_ERROR)
         return self._aliases[alias]
 
@@ -484,6 +511,8 @@ class MqttSession:
         if waiting.rows == 0:
             del self._answers[handle]
             self._unanswered_bytes -= waiting.size
+        if waiting.is_one:  # the client hears once: when all is answered, or of the first problem
+            rows = len(waiting.packet_ids) if waiting.rows == 0 or problem is not None else 0
         packet_ids, waiting.packet_ids = waiting.packet_ids[:rows], waiting.packet_ids[rows:]
         self._unacknowledged -= len(packet_ids)
         if problem is not None:
@@ -692,3 +721,11 @@ def _reason_of(problem: MaiaError) -> ReasonCode:
             return ReasonCode.QUOTA_EXCEEDED if "QUOTA" in problem.code else ReasonCode.IMPLEMENTATION
         case _:
             return ReasonCode.NOT_AUTHORIZED
+
+
+def _further_topics(properties: Properties) -> tuple[str, ...]:
+    """Return the other topics of one publication: user properties called `topic`."""
+    said = properties.get(Property.USER_PROPERTY, ())
+    if not isinstance(said, tuple):
+        return ()
+    return tuple(pair[1] for pair in said if isinstance(pair, tuple) and pair[0] == "topic")

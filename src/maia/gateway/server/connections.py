@@ -24,9 +24,9 @@ from maia.net.doorman import Doorman
 from maia.net.tls import principal_of_leaf
 from maia.net.tls_stream import SocketStream, TlsStream, open_stream
 
-_FIRST_PACKET_MAX: Final = 80 << 10
+FIRST_PACKET_MAX: Final = 80 << 10
 """The longest CONNECT: a will of 64 KiB fits."""
-_CLOSE_S: Final = 5.0
+CLOSE_S: Final = 5.0
 """How long a client may take to read its last bytes and hang up."""
 _ACCEPT_PAUSE_S: Final = 0.1
 
@@ -80,7 +80,7 @@ class ClientConnection:
         self._gateway = gateway
         self.account: str | None = None
         """The account whose share it is counted in, once its client has proved one."""
-        self._splitter = PacketSplitter(_FIRST_PACKET_MAX)
+        self._splitter = PacketSplitter(FIRST_PACKET_MAX)
         self._early = bytearray()
         self._driver: Driver | None = None
         self._welcoming: asyncio.Task[None] | None = None
@@ -130,7 +130,7 @@ class ClientConnection:
         """Close behind what was written; a client that does not hang up is not waited for."""
         if self._stream is not None:
             self._timer.cancel()
-            self._timer = asyncio.get_running_loop().call_later(_CLOSE_S, self.drop)
+            self._timer = asyncio.get_running_loop().call_later(CLOSE_S, self.drop)
             self._stream.close()
 
     def read_on(self, wanted: bool) -> None:
@@ -155,7 +155,7 @@ class ClientConnection:
             return
         if self._welcoming is not None:
             self._early += data  # reading is paused, and this was under way
-            if len(self._early) > _FIRST_PACKET_MAX:
+            if len(self._early) > FIRST_PACKET_MAX:
                 self.drop()
             return
         try:

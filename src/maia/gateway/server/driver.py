@@ -89,8 +89,9 @@ class Household(Protocol):
     def leave(self, driver: Driver, number: int | None) -> None:
         """End a membership in a share group, if there is one; None for all of them."""
 
-    def keep(self, driver: Driver) -> None:
-        """Write a lasting session to disk."""
+    def keep(self, driver: Driver) -> asyncio.Event:
+        """Keep a lasting session; return what is set when it is on disk."""
+        ...
 
     def over(self, driver: Driver) -> None:
         """Take note that a session has ended."""
@@ -117,6 +118,7 @@ class Driver:
         self._is_reading = True
         self._unwritten: list[bytes] = []
         self._unsent: dict[Upstream, None] = {}
+        self._kept: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -193,7 +195,7 @@ class Driver:
         if before == (True, len(session.subscriptions)) and session.is_connected:
             return  # nearly always
         if session.is_persistent and not self.is_over:
-            self.household.keep(self)
+            self._kept = self.household.keep(self)
         if not session.is_connected and not self.is_over:
             self.let_go()
 
@@ -260,7 +262,14 @@ class Driver:
             upstream = self.household.retainer(self)
         if upstream is not None:
             self.household.published += effect.rows
-            upstream.publish(effect.row, effect.columns, effect.rows, effect.handle, self.answered)
+            upstream.publish(
+                effect.row,
+                effect.columns,
+                effect.rows,
+                effect.handle,
+                self.answered,
+                is_one=effect.is_one,
+            )
             self._unsent[upstream] = None
 
     def _open(self, effect: OpenSubscription) -> None:
@@ -272,10 +281,16 @@ class Driver:
             problems = await upstream.open(
                 effect.number, effect.subscribed, self, self.session.client_id, wants_state=effect.wants_state
             )
-            self.feed(SubscriptionAnswered(effect.number, problems))
+            await self.subscribed(effect.number, problems)
 
         if self.upstream is not None:
             self.spawn(opened(self.upstream))
+
+    async def subscribed(self, number: int, problems: tuple[MaiaError | None, ...]) -> None:
+        """Answer for a subscription, which is on disk by then if it lasts."""
+        if self._kept is not None:
+            await self._kept.wait()
+        self.feed(SubscriptionAnswered(number, problems))
 
     def _close(self, problem: MaiaError | None) -> None:
         self._write_now()

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -37,25 +35,16 @@ from maia.gateway.mqtt.session import MqttSession
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.driver import ClientLink, Driver
+from maia.gateway.server.kept_sessions import KeptSession, KeptSessions, Which
 from maia.gateway.server.shares import AccountQuota, Unread
 from maia.gateway.server.upstream import DurableProgress, Upstream
 from maia.net.observer import Records
-from maia.private_files import make_private_folder, replace_file
 from maia.sessions.admission import Places
 
 _ROOM_S: Final = 0.005
 _HANG_UP_S: Final = 1.0
 _FRAMES_REMEMBERED: Final = 1024
 """Of how many frames with retained messages it is known which client sent them."""
-
-
-class _KeptSession(msgspec.Struct):
-    """A lasting session as it is kept on disk."""
-
-    account: str
-    client_id: str
-    ends_at: int | None
-    subscriptions: dict[str, tuple[int, int | None]]
 
 
 class BadClientId(Refusal):
@@ -121,8 +110,7 @@ class Gateway:
         """Serve accounts of the data folder; nothing listens yet."""
         self.config, self._prepared, self._records = prepared.config, prepared, records
         self._accounts = AccountFolder(prepared.config.data)
-        self._kept = prepared.config.data / "sessions"
-        make_private_folder(self._kept)
+        self._kept = KeptSessions(prepared.config.data / "sessions", self._not_kept)
         self.shares = prepared.shares
         self.published = self.delivered = self.skipped = 0
         self.ended = 0
@@ -135,9 +123,8 @@ class Gateway:
         self._retainers: dict[str, tuple[Upstream, asyncio.TimerHandle | None]] = {}
         self._groups: dict[tuple[str, str, str], _ShareGroup] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        for path in self._kept.glob("*.json"):
-            if (kept := _read_kept(path)) is not None:
-                self.shares.keep(kept.account, kept.client_id, _instant(kept.ends_at))
+        for kept in self._kept.all():
+            self.shares.keep(kept.account, kept.client_id, _instant(kept.ends_at))
 
     # -------------------------------------------------------- connections
 
@@ -226,19 +213,19 @@ class Gateway:
             driver = before
         elif before is not None and not before.is_over:
             left_over = list(before.session.subscriptions.values())
-        elif before is None and (kept := _read_kept(self._file(which))) is not None:
+        elif before is None and (kept := self._kept.find(which)) is not None:
             session.restore(kept.subscriptions)
             is_over = kept.ends_at is not None and system_now() >= kept.ends_at
             if clean or is_over:
                 left_over = list(session.subscriptions.values())
                 session.subscriptions.clear()
-                self._file(which).unlink(missing_ok=True)
+                self._kept.put(which, None)
         try:
             upstream = driver.upstream = driver.upstream or await self._connected(driver, key)
         except MaiaError:
             if before is not None and not before.is_over:
                 self._sessions[which] = before
-            elif not self._file(which).exists():
+            elif self._kept.find(which) is None:
                 self.shares.end(*which)
             if makes_room is not None:
                 self.shares.keep(account, makes_room, system_now())
@@ -266,12 +253,11 @@ class Gateway:
 
     async def _forget(self, upstream: Upstream, account: str, client_id: str) -> None:
         """Let a session go that has ended, with what it left at the broker."""
-        path = self._file((account, client_id))
-        if (kept := _read_kept(path)) is not None:
+        if (kept := self._kept.find((account, client_id))) is not None:
             session = MqttSession(client_id, self._prepared.table, self.config.limits)
             session.restore(kept.subscriptions)
             await upstream.forget(client_id, session.subscriptions.values())
-        path.unlink(missing_ok=True)
+        await self._kept.put((account, client_id), None).wait()
 
     def _upstream(
         self,
@@ -294,12 +280,12 @@ class Gateway:
         if driver.upstream is not None or not any(
             one.is_durable for one in driver.session.subscriptions.values()
         ):
-            self._file(which).unlink(missing_ok=True)  # else: forgotten at the broker when its client returns
+            self._kept.put(which, None)  # else: forgotten at the broker when its client returns
             self.shares.end(*which)
         driver.let_go(forget=True)
 
-    def keep(self, driver: Driver) -> None:
-        """Write a lasting session to disk, so that a gateway that was killed goes on with it.
+    def keep(self, driver: Driver) -> asyncio.Event:
+        """Keep a lasting session on disk, so that a gateway that was killed goes on with it.
 
         Of a session without durable subscriptions nothing would be left, and nothing is written: clients that
         come and go do not keep the others waiting for the disk (A116).
@@ -311,17 +297,12 @@ class Gateway:
             for one in session.subscriptions.values()
             if one.is_durable
         }
-        path = self._file((driver.account, session.client_id))
-        if not durable:
-            path.unlink(missing_ok=True)
-            return
         ends_at = None if session.ends_at is None else int(session.ends_at)
-        kept = _KeptSession(driver.account, session.client_id, ends_at, durable)
-        replace_file(path, msgspec.json.encode(kept))
+        kept = KeptSession(driver.account, session.client_id, ends_at, durable)
+        return self._kept.put((driver.account, session.client_id), kept if durable else None)
 
-    def _file(self, which: tuple[str, str]) -> Path:
-        digest = sha256("\x00".join(which).encode()).hexdigest()
-        return self._kept / f"{digest}.json"
+    def _not_kept(self, which: Which, problem: OSError) -> None:
+        self.note("failed", {"account": which[0], "problem": f"a session is not on disk: {problem.strerror}"})
 
     def upstreams(self) -> Iterator[tuple[str, Upstream]]:
         """Yield the Maia clients of each account."""
@@ -418,7 +399,7 @@ class Gateway:
                 problems = (problem,) * len(subscribed.interests)
             if all(one is not None for one in problems):
                 self.leave(driver, number)
-            driver.feed(SubscriptionAnswered(number, problems))
+            await driver.subscribed(number, problems)
 
         driver.spawn(answer())
 
@@ -455,6 +436,7 @@ class Gateway:
                 timer.cancel()
             self._spawn(upstream)
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._kept.settled()
         with suppress(TimeoutError):
             async with asyncio.timeout(_HANG_UP_S):
                 while self._connections:  # until clients have read why
@@ -476,13 +458,6 @@ class Gateway:
             "mqtt_skipped": self.skipped,
             "unread_bytes": self.shares.unread,
         }
-
-
-def _read_kept(path: Path) -> _KeptSession | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_KeptSession)
-    except (OSError, msgspec.DecodeError):
-        return None
 
 
 def _instant(moment: int | None) -> Instant | None:

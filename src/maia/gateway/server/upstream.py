@@ -14,16 +14,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
+from secrets import token_bytes
 from typing import Final, Protocol
 
 import msgspec
 
 from maia.client import Delivered
-from maia.client.api.by_frame import call_on_arrival, call_on_waiting, is_full, next_frame, stream_of
+from maia.client.api.by_frame import (
+    call_on_arrival,
+    call_on_waiting,
+    is_full,
+    next_frame,
+    share_publications,
+    stream_of,
+)
 from maia.client.api.client import Client, connect
 from maia.client.api.publisher import Publisher
 from maia.client.api.subscription import ReceivedEvent, Subscription
 from maia.client.batch import OutgoingFrame
+from maia.client.entries import SeenPublications
 from maia.client.errors import ClientClosed
 from maia.clock import system_now
 from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
@@ -35,9 +44,11 @@ from maia.gateway.server.shares import Unread
 from maia.gateway.topic_table import Columns, TopicInterest, TopicRow, TopicTable, matches
 from maia.predicates import NEVER, Predicate
 from maia.types import SignedDefinition
+from maia.types.definition import PUBLICATION
 
 _EVENTS_AT_A_TIME: Final = 4096
 _CLOSE_S: Final = 5.0
+_NUMBER_BYTES: Final = 16
 _LOOK_S: Final = 1.0
 _SKIPPED_FROM: Final = 4
 """Messages with QoS 0 are skipped from this part of the bytes on that end a subscription with another."""
@@ -192,6 +203,8 @@ class Upstream:
         """Held while retained messages are handed on: they are all in memory until the reader has them."""
         self._queries: set[int] = set()
         """Subscriptions whose retained messages are asked for next."""
+        self._seen = SeenPublications()
+        """A publication on several topics comes once, whichever filters admit it."""
         self.own_streams: set[bytes] = set()
         self.sent: Sent | None = None
         """Of a client that several sessions publish with: whose events are in its latest frames."""
@@ -271,8 +284,15 @@ class Upstream:
 
     # -------------------------------------------------------- publish
 
-    def publish(self, row: int, columns: Columns, rows: int, handle: int, answered: OnAnswers) -> None:
-        """Put events of one row behind those that wait; `send` sends them, and `answered` is called."""
+    def publish(
+        self, row: int, columns: Columns, rows: int, handle: int, answered: OnAnswers, *, is_one: bool = False
+    ) -> None:
+        """Put events of one row behind those that wait; `send` sends them, and `answered` is called.
+
+        With `is_one`, they are one publication on several topics.
+        """
+        if is_one:
+            columns = {**columns, PUBLICATION.name: (token_bytes(_NUMBER_BYTES),) * rows}
         lane = self._lanes.get(row)
         if lane is None:
             lane = self._lanes[row] = PublishLane(
@@ -331,6 +351,7 @@ class Upstream:
                     after=None if progress is None else progress.done,
                     state=asks_state and name is None,
                 )
+                share_publications(subscription, self._seen)
             except MaiaError as problem:
                 problems.append(problem)
                 continue
@@ -514,6 +535,7 @@ class Upstream:
         """Put a subscription with another filter in the place of this one; what waits in it is skipped."""
         left = served.subscription
         served.subscription = await self.subscribe(served.row, predicate, durable=None, state=False)
+        share_publications(served.subscription, self._seen)
         served.subscription.acknowledges_itself = False
         call_on_waiting(served.subscription, served.receiver.unread.add)
         call_on_arrival(served.subscription, partial(self._hand_on, served))

@@ -43,14 +43,14 @@ from maia.log.disk.rollover import (
     changed,
     delete_due,
     join_segments,
+    read_bytes,
     records_of,
-    removal,
     remove_left_overs,
     write_piece,
 )
-from maia.log.format.manifest import Change, Segment, in_order
+from maia.log.format.manifest import Change, Manifest, Segment, in_order
 from maia.log.format.records import LogRecord, checked_frame
-from maia.log.format.retention import Retention, pieces, to_forget, to_join
+from maia.log.format.retention import Retention, forgetting, pieces, removal, to_forget, to_join
 
 BATCH_MAX: Final = 65_536
 """How many frames are made safe together at most."""
@@ -221,11 +221,21 @@ class EventLog:
             chosen.append(journal)
         return chosen
 
-    def compact(self, now: Instant) -> list[Segment]:
-        """Join small segments of one type and day; return those that were made."""
+    def rolled(self) -> Manifest:
+        """Return what is in segments at this moment."""
+        with self._writing:
+            return self._manifest.state.copied()
+
+    def segment_bytes(self, segment: Segment) -> bytes:
+        """Return the file of a segment, as it is found."""
+        return read_bytes(self._disk, segment.path)
+
+    def compact(self, now: Instant, *, upto: int | None = None) -> list[Segment]:
+        """Join small segments of one type and day, with `upto` only those before it; return what was made."""
         made: list[Segment] = []
         with self._upkeep:
-            for group in to_join(self._manifest.state, bytes_max=self._limits.segment_bytes):
+            state, size = self._manifest.state, self._limits.segment_bytes
+            for group in to_join(state, bytes_max=size, upto=upto):
                 made.append(join_segments(self._disk, group))
                 gone = removal(group, now=+now, grace_s=self._limits.grace_s)
                 with self._writing:
@@ -233,20 +243,13 @@ class EventLog:
             delete_due(self._disk, self._manifest.state, now)
         return made
 
-    def retain(self, policy: Retention, now: Instant) -> list[Segment]:
-        """Remove the segments that are older, or more, than `policy` keeps; return them."""
+    def retain(self, policy: Retention, now: Instant, *, upto: int | None = None) -> list[Segment]:
+        """Remove and return the segments that are older, or more, than `policy` keeps, none behind `upto`."""
         with self._upkeep:
-            gone = to_forget(self._manifest.state, policy, +now)
+            gone = to_forget(self._manifest.state, policy, +now, upto=upto)
             if gone:
-                state = self._manifest.state
-                upto: dict[bytes, int] = {}
-                for one in gone:
-                    upto[one.type_id] = max(upto.get(one.type_id, 0), one.last)
-                removed = removal(gone, now=+now, grace_s=0.0)
                 with self._writing:
-                    self._manifest.change(
-                        Change(+now, state.rolled_upto, state.check, [], removed, list(upto.items()))
-                    )
+                    self._manifest.change(forgetting(self._manifest.state, gone, now=+now, grace_s=0.0))
             delete_due(self._disk, self._manifest.state, now)
         return gone
 

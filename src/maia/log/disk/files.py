@@ -13,11 +13,12 @@ import fcntl
 import os
 import stat
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from maia.errors import Unavailable
 from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.log.format.journal import ByteSource
+from maia.places import Place
 from maia.private_files import exposure, make_private_folder, sync_folder
 
 _LOCK: Final = "lock"
@@ -52,15 +53,23 @@ class ReadFile(ByteSource, Protocol):
         ...
 
 
-class Disk(Protocol):
+class ReadDisk(Protocol):
+    """A folder of files that is only read."""
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names in a folder, sorted; none if there is no such folder."""
+        ...
+
+    def read(self, path: str) -> ReadFile:
+        """Return a file to read; raises `FileNotFoundError`."""
+        ...
+
+
+class Disk(ReadDisk, Protocol):
     """A folder of files, by paths inside it."""
 
     def lock(self) -> None:
         """Take the folder for this process alone; raises `LOG-IN-USE`."""
-        ...
-
-    def names(self, folder: str = "") -> list[str]:
-        """Return the names in a folder, sorted; none if there is no such folder."""
         ...
 
     def make_folder(self, path: str) -> None:
@@ -73,10 +82,6 @@ class Disk(Protocol):
 
     def reopen(self, path: str) -> AppendFile:
         """Return a file that is there, to be cut or to grow."""
-        ...
-
-    def read(self, path: str) -> ReadFile:
-        """Return a file to read; raises `FileNotFoundError`."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -238,3 +243,39 @@ class _FileToRead:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+# ------------------------------------------------------------ a place that is only read
+
+
+class PlaceDisk:
+    """A log in an object store, or in a folder of this machine, as readers find it."""
+
+    def __init__(self, place: Place) -> None:
+        """Look nowhere yet."""
+        self._place = place
+
+    def names(self, folder: str = "") -> list[str]:
+        return self._place.names(folder)
+
+    def read(self, path: str) -> ReadFile:
+        return PlaceFile(self._place.open(path))
+
+
+class PlaceFile:
+    """A file of Arrow's, as the readers of the log take it."""
+
+    __slots__ = ("_file", "size")
+
+    # Any: pyarrow is not typed.
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.size: int = file.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        wanted = min(length, self.size - offset)
+        data: bytes = self._file.read_at(wanted, offset) if wanted > 0 else b""
+        return data
+
+    def close(self) -> None:
+        self._file.close()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.events import Instant
-from maia.log.disk.files import AppendFile, Disk, disk_problem
+from maia.log.disk.files import AppendFile, Disk, ReadDisk, disk_problem
 from maia.log.format.errors import LogBroken, LogDamaged
 from maia.log.format.journal import FileKind, FileOpening, JournalReader, Tail, TailKind, opening_bytes
 from maia.log.format.names import UNFINISHED, cut_name, journal_first, journal_name
@@ -290,7 +290,12 @@ def _left_over(disk: Disk, rolled_upto: int) -> list[str]:
 
 
 def read_to_end(
-    disk: Disk, name: str, *, upto: int | None = None, position: int | None = None, check: bytes | None = None
+    disk: ReadDisk,
+    name: str,
+    *,
+    upto: int | None = None,
+    position: int | None = None,
+    check: bytes | None = None,
 ) -> tuple[JournalReader, int]:
     """Read a journal that begins at a position and follows a check, where they are known; return its size."""
     with closing(disk.read(name)) as file:
@@ -306,7 +311,7 @@ def read_to_end(
         return reader, file.size
 
 
-def read_journal(disk: Disk, journal: JournalFile) -> Iterator[LogRecord]:
+def read_journal(disk: ReadDisk, journal: JournalFile) -> Iterator[LogRecord]:
     """Yield the records of a journal up to where it was safe."""
     with closing(disk.read(journal.name)) as file:
         reader = JournalReader(file, journal.name, FileKind.JOURNAL, upto=journal.end)

@@ -20,7 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from maia.events import Instant
-from maia.log.disk.files import Disk, FolderDisk
+from maia.log.disk.files import FolderDisk, PlaceDisk, ReadDisk
 from maia.log.disk.journals import JournalFile, read_journal, read_to_end
 from maia.log.disk.rollover import newest_manifest, read_bytes, segment_paths
 from maia.log.format.errors import LogDamaged
@@ -29,6 +29,7 @@ from maia.log.format.manifest import Manifest, Segment, in_order, read_manifest
 from maia.log.format.names import is_cut, journal_first, manifest_name, segment_name
 from maia.log.format.records import LogRecord, type_id_of
 from maia.log.format.segments import digest_of, records_in
+from maia.places import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Snapshot:
 
 
 def read_records(
-    disk: Disk, look: Callable[[], Snapshot], *, from_position: int, type_ids: Collection[bytes] | None
+    disk: ReadDisk, look: Callable[[], Snapshot], *, from_position: int, type_ids: Collection[bytes] | None
 ) -> Iterator[LogRecord]:
     """Yield records in the order of positions, each once."""
     wanted = None if type_ids is None else frozenset(type_ids)
@@ -65,7 +66,7 @@ def read_records(
 
 
 def _in_snapshot(
-    disk: Disk, snapshot: Snapshot, start: int, wanted: frozenset[bytes] | None
+    disk: ReadDisk, snapshot: Snapshot, start: int, wanted: frozenset[bytes] | None
 ) -> Iterator[LogRecord]:
     segments = [
         one for one in snapshot.segments if one.last >= start and (wanted is None or one.type_id in wanted)
@@ -79,7 +80,7 @@ def _in_snapshot(
                 yield record
 
 
-def _merged(disk: Disk, segments: Sequence[Segment], start: int) -> Iterator[LogRecord]:
+def _merged(disk: ReadDisk, segments: Sequence[Segment], start: int) -> Iterator[LogRecord]:
     """Yield the records of segments that lie across each other; each is opened when its turn comes."""
     groups: list[list[Segment]] = []
     reach = 0
@@ -93,7 +94,7 @@ def _merged(disk: Disk, segments: Sequence[Segment], start: int) -> Iterator[Log
         yield from heapq.merge(*parts, key=attrgetter("position"))
 
 
-def _records(disk: Disk, segment: Segment, start: int) -> Iterator[LogRecord]:
+def _records(disk: ReadDisk, segment: Segment, start: int) -> Iterator[LogRecord]:
     with closing(disk.read(segment.path)) as file:
         data = file.read(0, file.size)
     yield from records_in(data, segment.name, from_position=start)
@@ -127,7 +128,7 @@ class Verification:
 
 
 def verify_files(
-    disk: Disk, snapshot: Snapshot, *, on_file: Callable[[str], None] = lambda _name: None
+    disk: ReadDisk, snapshot: Snapshot, *, on_file: Callable[[str], None] = lambda _name: None
 ) -> tuple[int, list[Problem], list[Problem]]:
     """Read every file; return how many records there are, what is damaged, and what is worth a look."""
     records, problems, notes = 0, [], []
@@ -155,7 +156,7 @@ def verify_files(
 
 
 def _verify_journal(
-    disk: Disk, journal: JournalFile, position: int | None, check: bytes | None
+    disk: ReadDisk, journal: JournalFile, position: int | None, check: bytes | None
 ) -> tuple[int, int, bytes, list[Problem]]:
     """Read a journal that follows one of this position and check, if they are known."""
     reader, _ = read_to_end(disk, journal.name, upto=journal.end, position=position, check=check)
@@ -176,10 +177,13 @@ def _problem(path: str, problem: LogDamaged | OSError) -> Problem:
 class LogView:
     """A log as it is found, for reading."""
 
-    def __init__(self, folder: Path, *, disk: Disk | None = None) -> None:
+    def __init__(self, place: str | Path, *, disk: ReadDisk | None = None) -> None:
         """Read the manifest. Raises `LogDamaged` if there is none, or if it is not as it was written."""
-        self._folder = folder
-        self._disk = disk or FolderDisk(folder, writable=False)
+        self._place = place_of(place)
+        folder = self._place.local
+        self._disk = disk or (
+            PlaceDisk(self._place) if folder is None else FolderDisk(folder, writable=False)
+        )
         self._notes: list[Problem] = []
         self.state = self._read_manifest()
 
@@ -200,7 +204,7 @@ class LogView:
     ) -> list[Path]:
         """Return the verified Parquet files of a type with frames published from `since` until `until`."""
         found = published_between(self.state.of_type(type_id), since=since, until=until)
-        return verified_paths(self._disk, self._folder, found)
+        return verified_paths(self._disk, self._place.local or Path(), found)
 
     def journals(self) -> list[JournalFile]:
         """Return the journals with something that is in no segment yet; how far they go is not known."""
@@ -225,7 +229,7 @@ class LogView:
         snapshot = Snapshot(tuple(in_order(self.state.segments.values())), tuple(self.journals()))
         records, problems, notes = verify_files(self._disk, snapshot, on_file=on_file)
         # Whatever a broker has rolled or joined while we read is not missing.
-        now = LogView(self._folder, disk=self._disk)
+        now = LogView(self._place.address, disk=self._disk)
         present = {*now.state.segments, *(one.name for one in now.journals())}
         problems = [one for one in problems if one.file in present]
         files = len(snapshot.segments) + len(snapshot.journals) + 1
@@ -252,7 +256,7 @@ def published_between(
     ]
 
 
-def verified_paths(disk: Disk, folder: Path, segments: Iterable[Segment]) -> list[Path]:
+def verified_paths(disk: ReadDisk, folder: Path, segments: Iterable[Segment]) -> list[Path]:
     """Return where segments lie, once the digest of each is checked: who reads them next checks nothing."""
     paths: list[Path] = []
     for segment in segments:

@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
-import pyarrow as pa
-
-from maia.events import INSTANT_MAX, Instant
-from maia.log.disk.files import Disk, disk_problem
+from maia.events import Instant
+from maia.log.disk.files import Disk, ReadDisk, disk_problem
 from maia.log.disk.journals import Cut, GrowingFile, JournalFile, cut_off, read_journal, write_whole
 from maia.log.format.errors import LogDamaged
 from maia.log.format.journal import FileKind, FileOpening, opening_bytes
@@ -31,7 +29,6 @@ from maia.log.format.manifest import (
 )
 from maia.log.format.names import (
     UNFINISHED,
-    SegmentName,
     is_cut,
     journal_first,
     manifest_name,
@@ -43,7 +40,7 @@ from maia.log.format.retention import Piece
 from maia.log.format.segments import digest_of, joined, parquet_bytes, table_of, verified_file
 
 
-def records_of(disk: Disk, journals: Sequence[JournalFile]) -> Iterator[LogRecord]:
+def records_of(disk: ReadDisk, journals: Sequence[JournalFile]) -> Iterator[LogRecord]:
     for journal in journals:
         yield from read_journal(disk, journal)
 
@@ -54,11 +51,17 @@ def write_piece(disk: Disk, piece: Piece) -> Segment:
     recorded, published = [row.recorded_at for row in rows], [row.published_at for row in rows]
     spans = min(recorded), max(recorded), min(published), max(published)
     about = piece.type_id, piece.day, rows[0].position, rows[-1].position
-    return _write(disk, table_of(rows), about, len(rows), sum(row.rows for row in rows), spans)
+    data, events = parquet_bytes(table_of(rows), piece.type_id), sum(row.rows for row in rows)
+    return _written(disk, Segment(*about, digest_of(data), len(rows), events, len(data), *spans), data)
 
 
 def join_segments(disk: Disk, segments: Sequence[Segment]) -> Segment:
     """Write neighbours as one segment, once all of them are verified; return it when it is safe."""
+    return _written(disk, *joined_segment(disk, segments))
+
+
+def joined_segment(disk: ReadDisk, segments: Sequence[Segment]) -> tuple[Segment, bytes]:
+    """Return neighbours as one segment with its bytes, once all of them are verified."""
     tables = [verified_file(read_bytes(disk, one.path), one.name).read() for one in segments]
     spans = (
         min(one.recorded_from for one in segments),
@@ -67,32 +70,19 @@ def join_segments(disk: Disk, segments: Sequence[Segment]) -> Segment:
         max(one.published_until for one in segments),
     )
     frames, events = sum(one.frames for one in segments), sum(one.events for one in segments)
-    about = segments[0].type_id, segments[0].day, segments[0].first, segments[-1].last
-    return _write(disk, joined(tables), about, frames, events, spans)
+    last = max(one.last for one in segments)
+    data = parquet_bytes(joined(tables), segments[0].type_id)
+    about = segments[0].type_id, segments[0].day, segments[0].first, last
+    return Segment(*about, digest_of(data), frames, events, len(data), *spans), data
 
 
-def _write(
-    disk: Disk,
-    table: pa.Table,
-    about: tuple[bytes, str, int, int],
-    frames: int,
-    events: int,
-    spans: tuple[int, int, int, int],
-) -> Segment:
-    data = parquet_bytes(table, about[0])
-    name = SegmentName(*about, digest_of(data))
+def _written(disk: Disk, segment: Segment, data: bytes) -> Segment:
     try:
-        disk.make_folder(name.folder)
-        write_whole(disk, name.path, data)
+        disk.make_folder(segment.name.folder)
+        write_whole(disk, segment.path, data)
     except OSError as problem:
         raise disk_problem(problem, "write a segment") from problem
-    return Segment(*about, name.digest, frames, events, len(data), *spans)
-
-
-def removal(segments: Sequence[Segment], *, now: int, grace_s: float) -> list[RemovedSegment]:
-    """Return that these are no longer part of the log, with the moment from which their files may go."""
-    delete_at = min(now + int(grace_s * 1_000_000), INSTANT_MAX)
-    return [RemovedSegment(one, delete_at) for one in segments]
+    return segment
 
 
 def delete_due(disk: Disk, state: Manifest, now: Instant) -> list[str]:
@@ -125,7 +115,7 @@ def remove_left_overs(disk: Disk, state: Manifest, *, next_position: int) -> lis
     return gone
 
 
-def segment_paths(disk: Disk) -> Iterator[str]:
+def segment_paths(disk: ReadDisk) -> Iterator[str]:
     """Yield the paths of all files in the folders of types and days."""
     for type_folder in disk.names():
         if not type_folder.startswith("type="):
@@ -135,7 +125,7 @@ def segment_paths(disk: Disk) -> Iterator[str]:
                 yield f"{type_folder}/{day}/{name}"
 
 
-def read_bytes(disk: Disk, path: str) -> bytes:
+def read_bytes(disk: ReadDisk, path: str) -> bytes:
     """Return a whole file; one that should be there and is not, is damage."""
     try:
         with closing(disk.read(path)) as file:
@@ -229,6 +219,6 @@ class ManifestFile:
         self._file.close()
 
 
-def newest_manifest(disk: Disk) -> str | None:
+def newest_manifest(disk: ReadDisk) -> str | None:
     """Return the name of the manifest that holds, or None if there is none."""
     return max((name for name in disk.names() if manifest_number(name) is not None), default=None)

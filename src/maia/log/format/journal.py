@@ -45,6 +45,8 @@ class FileKind(Enum):
 
     JOURNAL = b"maia-journal"
     MANIFEST = b"maia-manifest"
+    SNAPSHOT = b"maia-snapshot"
+    """A manifest that is written once, as a whole."""
 
 
 class ByteSource(Protocol):

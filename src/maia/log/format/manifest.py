@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -19,9 +20,16 @@ from msgspec import Meta
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN
 from maia.log.format.errors import LogDamaged
-from maia.log.format.journal import ByteSource, FileKind, JournalEntry, JournalReader
-from maia.log.format.names import SegmentName
-from maia.log.format.records import CHECK_BYTES, NO_CHECK
+from maia.log.format.journal import (
+    ByteSource,
+    FileKind,
+    FileOpening,
+    JournalEntry,
+    JournalReader,
+    opening_bytes,
+)
+from maia.log.format.names import SegmentName, manifest_number
+from maia.log.format.records import CHECK_BYTES, NO_CHECK, batch_bytes
 
 _Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Moment: TypeAlias = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
@@ -122,6 +130,11 @@ class Manifest:
             self.forgotten[type_id] = max(self.forgotten.get(type_id, 0), position)
         self.changes += 1
 
+    def copied(self) -> Manifest:
+        """Return the same state, which changes on its own from now on."""
+        parts = dict(self.segments), dict(self.waiting), dict(self.forgotten)
+        return Manifest(self.rolled_upto, self.check, *parts, self.changes)
+
     def of_type(self, type_id: bytes) -> list[Segment]:
         """Return the segments of a type in the order of their positions."""
         return in_order(one for one in self.segments.values() if one.type_id == type_id)
@@ -153,17 +166,43 @@ def whole_state(manifest: Manifest, at: int) -> list[Change]:
 
 
 _AT_ONCE: Final = 10_000
+_BEGINNING: Final = 256
+
+
+def snapshot_bytes(manifest: Manifest, *, number: int, marker: bytes, at: int) -> bytes:
+    """Return a manifest that is written once: it says which number it has, and what all of it amounts to."""
+    changes = [change_bytes(one) for one in whole_state(manifest, at)]
+    opening = FileOpening(marker, number, _digest(changes))
+    data, check = opening_bytes(FileKind.SNAPSHOT, opening, at=at)
+    records, _ = batch_bytes(changes, marker=marker, first=number, recorded_at=at, before=check)
+    return data + records
+
+
+def _digest(changes: Iterable[bytes]) -> bytes:
+    hashed = blake2b(digest_size=CHECK_BYTES)
+    for one in changes:
+        hashed.update(one)
+    return hashed.digest()
 
 
 def read_manifest(source: ByteSource, name: str) -> tuple[Manifest, JournalReader]:
-    """Read a manifest as far as it goes; the reader's `tail` says how it ends."""
-    reader = JournalReader(source, name, FileKind.MANIFEST)
-    manifest = Manifest()
+    """Read a manifest as far as it goes; the reader's `tail` says how it ends.
+
+    One that is written once is whole and has the number in its name, or is damaged.
+    """
+    is_once = FileKind.SNAPSHOT.value in source.read(0, min(_BEGINNING, source.size))
+    reader = JournalReader(source, name, FileKind.SNAPSHOT if is_once else FileKind.MANIFEST)
+    manifest, changes = Manifest(), []
     for entry in reader.entries():
         try:
             manifest.apply(_change(entry))
         except BadInput as problem:
             raise LogDamaged(name, entry.offset, problem.message) from problem
+        changes += [entry.payload] if is_once else []
+    if is_once and reader.opening.first != manifest_number(name):
+        raise LogDamaged(name, 0, f"it is the manifest of number {reader.opening.first}")
+    if is_once and (reader.opening.before != _digest(changes) or reader.last.end != source.size):
+        raise LogDamaged(name, reader.last.end, "it is not whole")
     return manifest, reader
 
 

@@ -27,7 +27,15 @@ from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.log.format.names import TYPE_ID_BYTES
 from maia.wire.framing import MESSAGE_BYTES_MAX
-from maia.wire.messages import Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, Unblinded
+from maia.wire.messages import (
+    Carried,
+    CarriedSigned,
+    CarriedWithAuthor,
+    Released,
+    Sealed,
+    SealedWithAuthor,
+    Unblinded,
+)
 
 MARKER_BYTES: Final = 8
 END: Final = b"\xa5"
@@ -123,7 +131,7 @@ def read_head(data: bytes, marker: bytes) -> RecordHead | None:
 # that hands it over, and is decided again by each reader.
 
 
-_FRAMES: Final = (Carried, CarriedWithAuthor, Sealed, SealedWithAuthor, Unblinded)
+_FRAMES: Final = (Carried, CarriedWithAuthor, CarriedSigned, Released, Sealed, SealedWithAuthor, Unblinded)
 _NUMBERS: Final = frozenset(message.__struct_config__.tag for message in _FRAMES)
 _SHORT_ARRAY: Final = range(0x90, 0xA0)
 _LONG_ARRAY: Final = 0xDC

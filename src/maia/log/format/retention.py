@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.errors import BadInput
-from maia.events import INSTANT_MIN
-from maia.log.format.manifest import Manifest, Segment, in_order
+from maia.events import INSTANT_MAX, INSTANT_MIN
+from maia.log.format.manifest import Change, Manifest, RemovedSegment, Segment, in_order
 from maia.log.format.names import day_of
 from maia.log.format.records import LogRecord, type_id_of
 from maia.log.format.segments import SEGMENT_COLUMNS_MAX, SegmentRow, row_of
@@ -105,11 +105,15 @@ def pieces(records: Iterable[LogRecord], *, bytes_max: int, held_max: int) -> It
 # ------------------------------------------------------------ compaction and retention
 
 
-def to_join(manifest: Manifest, *, bytes_max: int) -> list[list[Segment]]:
-    """Return groups of neighbours of one type and day that together make a segment of good size."""
+def to_join(manifest: Manifest, *, bytes_max: int, upto: int | None = None) -> list[list[Segment]]:
+    """Return groups of neighbours of one type and day that together make a segment of good size.
+
+    With `upto`, only of segments that end there or before.
+    """
     by_folder: defaultdict[str, list[Segment]] = defaultdict(list)
     for segment in in_order(manifest.segments.values()):
-        by_folder[segment.name.folder].append(segment)
+        if upto is None or segment.last <= upto:
+            by_folder[segment.name.folder].append(segment)
     return [group for folder in by_folder.values() for group in _neighbours(folder, bytes_max)]
 
 
@@ -125,15 +129,32 @@ def _neighbours(segments: Sequence[Segment], bytes_max: int) -> Iterator[list[Se
         yield group
 
 
-def to_forget(manifest: Manifest, policy: Retention, now: int) -> list[Segment]:
+def forgetting(state: Manifest, gone: Iterable[Segment], *, now: int, grace_s: float) -> Change:
+    """Return the change that removes segments, and says up to where each type was forgotten."""
+    upto: dict[bytes, int] = {}
+    for one in gone:
+        upto[one.type_id] = max(upto.get(one.type_id, 0), one.last)
+    removed = removal(gone, now=now, grace_s=grace_s)
+    return Change(now, state.rolled_upto, state.check, [], removed, list(upto.items()))
+
+
+def removal(segments: Iterable[Segment], *, now: int, grace_s: float) -> list[RemovedSegment]:
+    """Return that these are no longer part of the log, with the moment from which their files may go."""
+    delete_at = min(now + int(grace_s * _MICROSECONDS), INSTANT_MAX)
+    return [RemovedSegment(one, delete_at) for one in segments]
+
+
+def to_forget(manifest: Manifest, policy: Retention, now: int, *, upto: int | None = None) -> list[Segment]:
     """Return the segments that are older or more than is kept: the oldest of each type, without gaps.
 
     Age is counted from when a frame was recorded; what its publisher claims does not matter.
+    With `upto`, nothing behind it is forgotten.
     """
     by_type: defaultdict[bytes, list[Segment]] = defaultdict(list)
     for segment in in_order(manifest.segments.values()):
         by_type[segment.type_id].append(segment)
-    return [one for type_id, found in by_type.items() for one in _outlived(found, policy.of(type_id), now)]
+    gone = (one for type_id, found in by_type.items() for one in _outlived(found, policy.of(type_id), now))
+    return [one for one in gone if upto is None or one.last <= upto]
 
 
 def _outlived(segments: Sequence[Segment], keep: Keep, now: int) -> list[Segment]:

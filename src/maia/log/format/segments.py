@@ -198,6 +198,8 @@ SEGMENT_COLUMNS_MAX: Final = 4096
 """How many attributes may have a column in one segment."""
 
 ROWS_IN_GROUP: Final = 4096
+GROUP_BYTES: Final = 2 << 20
+"""A row group has at most so many frames, and about so many bytes: it is the least that a task can read."""
 _PRUNED_BY: Final = [name for name in HEADER_COLUMNS if name not in {"kept", "header"}]
 _REPEATED: Final = ["level", "epoch", "publisher", "stream"]
 
@@ -241,11 +243,24 @@ def _schema(names: Sequence[str]) -> pa.Schema:
 
 def parquet_bytes(table: pa.Table, type_id: bytes) -> bytes:
     """Return a Parquet file. Its pages have checksums; statistics are kept of what is pruned by."""
+    rows = _rows_in_group(table, table.nbytes)
+    data = _in_groups(table, type_id, rows)
+    # What is sealed does not become smaller. What does is written again, if its groups may then be larger.
+    larger = _rows_in_group(table, len(data))
+    return _in_groups(table, type_id, larger) if larger > 2 * rows else data
+
+
+def _rows_in_group(table: pa.Table, size: int) -> int:
+    rows: int = table.num_rows * GROUP_BYTES // max(size, GROUP_BYTES)
+    return min(max(1, rows), ROWS_IN_GROUP)
+
+
+def _in_groups(table: pa.Table, type_id: bytes, rows: int) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(
         table.replace_schema_metadata({b"maia.type_id": type_id.hex().encode()}),
         sink,
-        row_group_size=ROWS_IN_GROUP,
+        row_group_size=rows,
         compression="zstd",
         use_dictionary=_REPEATED,
         write_statistics=_PRUNED_BY,

@@ -9,6 +9,11 @@ their own kind: `5`, `5.0`, `"x"`, `true`, `@2026-11-15T08:30:00Z`, `x"beef"`.
 `or`; parentheses keep their grouping. Where parameters are handed in with the
 text, `$plate` is one of them wherever a literal can be.
 
+Gismo's words (section 3.1) mean the same as ours: `nameexists x` is `exists(x)`,
+`x hastoken "t"` is `token(x, "t")`, `x substring "t"` is `contains(x, "t")`, and
+`x ismember ("a", "b")` is `x in ("a", "b")`. About a statement of identity, a literal may be
+on the left and an attribute on the right; there `_` and `-` are the same sign of a name.
+
 A text that cannot be read is answered with the column, what was expected
 there, and the nearest name. What `format_predicate` writes reads back as the
 same predicate.
@@ -16,10 +21,22 @@ same predicate.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from maia.events import Attribute, AttributeUid, BadAttribute, Kind, PresentValue, Vocabulary, attribute_uid
+from maia.events import (
+    Attribute,
+    AttributeUid,
+    BadAttribute,
+    Kind,
+    PresentValue,
+    Vocabulary,
+    attribute_uid,
+    condition_uid,
+    named_uid,
+)
+from maia.predicates.attribute_pairs import MIRRORED, compared, tested
 from maia.predicates.language.literals import NO_PARAMETERS, read_literal
 from maia.predicates.language.scanner import BadPredicateText, Scanner, nearest
 from maia.predicates.language.writer import KEYWORDS, format_predicate
@@ -46,8 +63,14 @@ __all__ = ["TEXT_BYTES_MAX", "UnknownName", "format_predicate", "parse_predicate
 
 TEXT_BYTES_MAX: Final = 1 << 16
 
+_DOTTED: Final = re.compile(r"(?:world|subscriber|publisher)\.[A-Za-z0-9_-]+")
+_NAME_NEXT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?![A-Za-z0-9_\"-])")
+_DIGIT_NEXT: Final = re.compile(r"[+-]?[0-9]")
+
 _OPERATORS: Final = {"=": Operator.EQ} | {operator.value: operator for operator in Operator}
 _TESTS: Final = {test.value: test for test in TextTest}
+_INFIX: Final = {"hastoken": TextTest.TOKEN, "substring": TextTest.CONTAINS}
+_NAMED: Final = _TESTS | _INFIX
 _NO_REGEX: Final = "there are no regular expressions here: use prefix, suffix, contains or token"
 _FOREIGN: Final = dict.fromkeys(("=~", "~", "matches", "regexp", "rlike"), _NO_REGEX) | {
     "like": "there are no patterns here: use prefix, suffix, contains or token",
@@ -73,14 +96,31 @@ def parse_predicate(
     return read_predicate(Scanner(text), vocabulary, parameters)
 
 
+def parse_about_statement(text: str) -> Predicate:
+    """Read a predicate about the attributes of an identity statement, which may compare two of them."""
+    return read_predicate(Scanner(text), None, about_statement=True)
+
+
 def read_predicate(
-    scanner: Scanner, vocabulary: Vocabulary | None, parameters: Mapping[str, PresentValue] = NO_PARAMETERS
+    scanner: Scanner,
+    vocabulary: Vocabulary | None,
+    parameters: Mapping[str, PresentValue] = NO_PARAMETERS,
+    *,
+    sees_the_world: bool = False,
+    about_statement: bool = False,
 ) -> Predicate:
-    """Read what is left of a text as a predicate."""
+    """Read what is left of a text as a predicate; `world.incident` and the like only where that is said."""
     text = scanner.text
     if len(text) > TEXT_BYTES_MAX or len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
         raise PredicateTooLarge(f"the text is longer than {TEXT_BYTES_MAX} bytes")
-    return checked_size(_PredicateParser(scanner, vocabulary, parameters).whole())
+    parser = _PredicateParser(
+        scanner,
+        vocabulary,
+        parameters,
+        about_statement=about_statement,
+        sees_the_world=sees_the_world,
+    )
+    return checked_size(parser.whole())
 
 
 def known_attribute(
@@ -97,9 +137,16 @@ class _PredicateParser:
     """One reading of one text. Each method reads one construct and leaves the scanner behind it."""
 
     def __init__(
-        self, scanner: Scanner, vocabulary: Vocabulary | None, parameters: Mapping[str, PresentValue]
+        self,
+        scanner: Scanner,
+        vocabulary: Vocabulary | None,
+        parameters: Mapping[str, PresentValue],
+        *,
+        about_statement: bool,
+        sees_the_world: bool,
     ) -> None:
         self._scanner, self._vocabulary, self._parameters = scanner, vocabulary, parameters
+        self._about_statement, self._sees_the_world = about_statement, sees_the_world
         self._depth = 0
 
     def whole(self) -> Predicate:
@@ -134,8 +181,13 @@ class _PredicateParser:
             return self._nested(self._grouped)
         if word := self._scanner.take_word("true", "false"):
             return ALWAYS if word == "true" else NEVER
-        function = self._scanner.take_function()
-        return self._about_attribute() if function is None else self._call(function)
+        if (function := self._scanner.take_function()) is not None:
+            return self._call(function)
+        begins = self._scanner.mark()
+        if self._scanner.take_word("nameexists") and self._sees_name():
+            return Exists(self._attribute()[0])
+        self._scanner.position = begins
+        return (self._from_literal() if self._about_statement else None) or self._about_attribute()
 
     def _nested(self, read: Callable[[], Predicate]) -> Predicate:
         self._depth += 1
@@ -157,12 +209,16 @@ class _PredicateParser:
 
     def _call(self, function: str) -> Predicate:
         scanner, begins = self._scanner, self._scanner.position - len(function) - 1
-        if function == "exists":
+        if function in ("exists", "nameexists"):
             uid, _ = self._attribute()
             scanner.must_take(")")
             return Exists(uid)
-        if function in _TESTS:
-            return self._text_test(_TESTS[function])
+        if function in _NAMED:
+            return self._text_test(_NAMED[function])
+        if function == "ismember":
+            uid, kind = self._attribute()
+            scanner.must_take(",")
+            return self._listed(uid, kind)
         if function in ("all", "any"):
             built = AllOf if function == "all" else AnyOf
             return self._nested(
@@ -178,13 +234,42 @@ class _PredicateParser:
         self._scanner.must_take(",")
         if kind not in (None, Kind.STRING):
             raise self._scanner.refused(f"`{test.value}` asks about strings only", at=begins)
+        predicate = self._tested(uid, test)
+        self._scanner.must_take(")")
+        return predicate
+
+    def _tested(self, uid: AttributeUid, test: TextTest) -> Predicate:
+        """Read what a text is tested with."""
         begins = self._scanner.mark()
+        if self._about_statement and self._sees_name() and test in _INFIX.values():
+            return tested(uid, test, self._attribute()[0])
         if test is TextTest.TOKEN and self._parameters and self._scanner.sees("$"):
             raise self._scanner.refused("a token is written out: what is handed in could hold a space")
         text = str(self._literal(Kind.STRING))
-        predicate = self._made(lambda: TextMatch(uid, test, text), begins)
-        self._scanner.must_take(")")
-        return predicate
+        return self._made(lambda: TextMatch(uid, test, text), begins)
+
+    def _sees_name(self) -> bool:
+        """Return whether an attribute is next, and no literal."""
+        found = _NAME_NEXT.match(self._scanner.text, self._scanner.mark())
+        return found is not None and found.group() not in KEYWORDS
+
+    def _from_literal(self) -> Predicate | None:
+        """Read a comparison that begins with its literal: `3 <= clearance`, `"uk" ismember nations`."""
+        begins = self._scanner.mark()
+        if not (self._scanner.sees('"') or _DIGIT_NEXT.match(self._scanner.text, begins)):
+            return None
+        is_text, literal = self._scanner.sees('"'), self._literal(None)
+        if is_text and self._scanner.take_word("ismember"):
+            uid, _ = self._attribute()
+            return self._made(lambda: TextMatch(uid, TextTest.TOKEN, str(literal)), begins)
+        sign = self._scanner.take_sign(_OPERATORS)
+        if sign is not None and self._sees_name():
+            uid, _ = self._attribute()
+            return self._made(lambda: Comparison(uid, MIRRORED[_OPERATORS[sign]], literal), begins)
+        if is_text:
+            raise self._scanner.expected("a comparison with an attribute")
+        self._scanner.position = begins  # a uid may begin with a digit
+        return None
 
     def _about_attribute(self) -> Predicate:
         uid, kind = self._attribute()
@@ -194,10 +279,18 @@ class _PredicateParser:
         if self._scanner.take_word("not"):
             self._scanner.must_take_word("in")
             return Not(self._membership(uid, kind))
+        if word := self._scanner.take_word(*_INFIX):
+            if kind not in (None, Kind.STRING):
+                raise self._scanner.refused(f"`{word}` asks about strings only", at=begins)
+            return self._tested(uid, _INFIX[word])
+        if self._scanner.take_word("ismember"):
+            return self._member(uid, kind)
         self._refuse_foreign()
         sign = self._scanner.take_sign(_OPERATORS)
         if sign is None:
             raise self._scanner.expected("`==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`")
+        if self._about_statement and self._sees_name():
+            return compared(uid, _OPERATORS[sign], self._attribute()[0])
         literal = self._literal(kind)
         return self._made(lambda: Comparison(uid, _OPERATORS[sign], literal), begins)
 
@@ -218,8 +311,17 @@ class _PredicateParser:
         if hint := _FOREIGN.get(seen.lower()):
             raise self._scanner.refused(hint)
 
+    def _member(self, uid: AttributeUid, kind: Kind | None) -> Predicate:
+        """Read of what an attribute is a member: of a list, or of the words of another attribute."""
+        if self._about_statement and self._sees_name():
+            return tested(self._attribute()[0], TextTest.TOKEN, uid)
+        return self._membership(uid, kind)
+
     def _membership(self, uid: AttributeUid, kind: Kind | None) -> Predicate:
         self._scanner.must_take("(")
+        return self._listed(uid, kind)
+
+    def _listed(self, uid: AttributeUid, kind: Kind | None) -> Predicate:
         begins = self._scanner.mark()
         literals = self._scanner.take_list(lambda: self._literal(kind))
         if len({type(literal) for literal in literals}) > 1:
@@ -229,6 +331,11 @@ class _PredicateParser:
     def _attribute(self) -> tuple[AttributeUid, Kind | None]:
         """Read a name or `#uid`, and say of which kind it is, if a vocabulary knows."""
         begins = self._scanner.mark()
+        if self._sees_the_world and (dotted := self._scanner.take_match(_DOTTED)) is not None:
+            try:
+                return condition_uid(dotted), None
+            except BadAttribute as problem:
+                raise self._scanner.refused(problem.message, at=begins, problem=UnknownName) from problem
         by_uid = self._scanner.take("#")
         name = self._scanner.take_name()
         if name is None or (not by_uid and name.lower() in KEYWORDS):
@@ -241,6 +348,6 @@ class _PredicateParser:
             found = known_attribute(self._scanner, name, begins, known, UnknownName)
             return found.uid, found.kind
         try:
-            return attribute_uid(name), None
+            return (named_uid if self._about_statement else attribute_uid)(name), None
         except BadAttribute as problem:
             raise self._scanner.refused(problem.message, at=begins, problem=UnknownName) from problem

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias, assert_never
 
-from maia.events import AttributeUid, Instant, PresentValue
+from maia.events import AttributeUid, Instant, PresentValue, is_of_event
+from maia.predicates.attribute_pairs import pair_text
 from maia.predicates.syntax import (
     AllOf,
     AnyOf,
@@ -34,6 +35,8 @@ def format_predicate(predicate: Predicate, names: Mapping[AttributeUid, str] | N
 
     def name(uid: AttributeUid) -> str:
         called = uid if names is None else names.get(uid)
+        if called is None and not is_of_event(uid):
+            called = uid
         return f"#{uid}" if called is None or called in KEYWORDS else called
 
     return _written(checked_size(predicate), name)
@@ -75,6 +78,8 @@ def _written(predicate: Predicate, name: _Name, within: type[AllOf | AnyOf] | No
         case Not(inner):
             return f"not ({_written(inner, name)})"
         case Comparison(uid, operator, literal):
+            if "." in uid and (pair := pair_text(predicate)) is not None:
+                return pair
             return f"{name(uid)} {operator.value} {format_literal(literal)}"
         case Membership(uid, _):
             return f"{name(uid)} in {_listed(predicate)}"

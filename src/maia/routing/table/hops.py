@@ -76,6 +76,10 @@ class RouteEntry:
     of it is known to everyone."""
     size: int = field(default=0, repr=False, compare=False, kw_only=True)
     """About how many bytes it takes to keep, for the share of its hop."""
+    view: bytes = field(default=b"", kw_only=True)
+    """The class of those for whom it is: they see the same of every event. Classes cover only themselves."""
+    behind: Predicate | None = field(default=None, repr=False, compare=False, kw_only=True)
+    """What it is matched by once events have become what its class sees of them; None for the same filter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,8 @@ def known_attributes(compared: Predicate) -> frozenset[AttributeUid]:
 def digest_of_meaning(entry: RouteEntry) -> bytes:
     """Return what entries have in common exactly if they are known to want the same."""
     known = digest_of_filter(entry.predicate)
+    if entry.view:
+        known = hashlib.sha256(b"maia/1/view-meaning\x00" + known + entry.view).digest()
     if not entry.digest:
         return known
     return hashlib.sha256(b"maia/1/sealed-meaning\x00" + known + b"".join(sorted(entry.marks))).digest()
@@ -143,6 +145,8 @@ class Group(CoverEntry[int], eq=False, gc=False, kw_only=True):
 
     hop: Hop
     boxes: RecentBoxes
+    view: bytes = b""
+    """The class of Views that its entries are for."""
     first: Held | None = None
     """The entry that was here first; None once all have left."""
     others: dict[bytes, Held] | None = None
@@ -188,7 +192,7 @@ class Group(CoverEntry[int], eq=False, gc=False, kw_only=True):
 class HopInterests:
     """The entries of one hop for one type, by id, and the groups that they form."""
 
-    __slots__ = ("_groups", "_hop", "held", "table")
+    __slots__ = ("_groups", "_hop", "_tables", "held")
 
     def __init__(self, hop: Hop) -> None:
         """Begin without entries."""
@@ -196,20 +200,35 @@ class HopInterests:
         self.held: dict[bytes, Held] = {}
         self._groups: dict[bytes, Group] = {}
         """By the digest of their filters."""
-        self.table: CoverTable[int] = CoverTable()
-        """Who covers whom among the groups."""
+        self._tables: dict[bytes, CoverTable[int]] = {}
+        """Who covers whom among the groups, for each class of Views."""
+
+    def table_of(self, view: bytes) -> CoverTable[int]:
+        """Return who covers whom among the groups of a class."""
+        found = self._tables.get(view)
+        if found is None:
+            found = self._tables[view] = CoverTable()
+        return found
+
+    def find_table(self, view: bytes) -> CoverTable[int] | None:
+        """Return who covers whom among the groups of a class; None where there is no such group."""
+        return self._tables.get(view)
 
     def group_of(self, held: Held) -> Group:
         """Return the group that an entry of this hop belongs to."""
         return self._groups[held.filter_digest]
 
-    def groups(self, ids: Iterable[int]) -> Iterator[Group]:
-        """Yield the groups with these ids."""
-        return map(_as_group, map(self.table.entry, ids))
+    def groups(self, view: bytes, ids: Iterable[int]) -> Iterator[Group]:
+        """Yield the groups of a class with these ids."""
+        return map(_as_group, map(self.table_of(view).entry, ids))
 
     def shown(self) -> Iterator[Group]:
         """Yield the groups that no other group of this hop covers, in the order of their ids."""
-        return (group for group in map(_as_group, self.table.entries()) if group.is_shown)
+        if len(self._tables) == 1:
+            (table,) = self._tables.values()
+            return (group for group in map(_as_group, table.entries()) if group.is_shown)
+        every = (group for table in self._tables.values() for group in map(_as_group, table.entries()))
+        return iter(sorted((group for group in every if group.is_shown), key=lambda group: group.id))
 
     def add(self, held: Held, *, group_id: int) -> set[Group]:
         """Add an entry under an id that is not in use; return the groups that it may have changed."""
@@ -218,11 +237,12 @@ class HopInterests:
         if group is not None:
             group.join(held)
             return set()
-        compared = compared_by(held.entry)
-        group = Group(id=group_id, filter=compared, hop=self._hop, boxes=self.table.boxes, first=held)
-        inserted = self.table.insert_entry(group)
+        compared, view = compared_by(held.entry), held.entry.view
+        table = self.table_of(view)
+        group = Group(id=group_id, filter=compared, hop=self._hop, boxes=table.boxes, view=view, first=held)
+        inserted = table.insert_entry(group)
         self._groups[held.filter_digest] = group
-        return {group, *self.groups(inserted.now_covers)}
+        return {group, *self.groups(view, inserted.now_covers)}
 
     def remove(self, entry_ids: Iterable[bytes]) -> set[Group]:
         """Remove entries that are here; return the groups that this may have changed."""
@@ -234,12 +254,22 @@ class HopInterests:
             changed.add(group)
             if group.first is None:
                 del self._groups[held.filter_digest]
-        removed = self.table.remove_all(group.id for group in changed if group.first is None)
-        return {*changed, *self.groups(removed.now_maximal), *self.groups(removed.now_covered)}
+        gone: dict[bytes, list[int]] = {}
+        for group in changed:
+            if group.first is None:
+                gone.setdefault(group.view, []).append(group.id)
+        for view, ids in gone.items():
+            removed = self._tables[view].remove_all(ids)
+            changed.update(self.groups(view, removed.now_maximal), self.groups(view, removed.now_covered))
+            if not self._tables[view]:
+                del self._tables[view]
+        return changed
 
     def ought_to_be_shown(self, group: Group) -> bool:
         """Return whether a group is here, admits anything, and is not covered by another of this hop."""
-        return group.first is not None and not group.is_empty and self.table.is_maximal(group.id)
+        return (
+            group.first is not None and not group.is_empty and self.table_of(group.view).is_maximal(group.id)
+        )
 
 
 def _as_group(entry: CoverEntry[int]) -> Group:
@@ -310,8 +340,11 @@ class CoveringOrder:
         for hop, others in self._hops.items():
             if hop == group.hop:
                 continue
-            find = others.table.maximal_covering if is_wide else others.table.maximal_covered_by
-            for other in others.groups(find(group.box)):
+            table = others.find_table(group.view)
+            if table is None:
+                continue
+            find = table.maximal_covering if is_wide else table.maximal_covered_by
+            for other in others.groups(group.view, find(group.box)):
                 wide, narrow = (other, group) if is_wide else (group, other)
                 if other.is_shown and breaks_tie(wide=wide, narrow=narrow):
                     yield other

@@ -67,6 +67,24 @@ class RoutingTable:
         routes = self._types.get(type_id)
         return {} if routes is None else routes.targets.of_frame(frame, from_hop=from_hop, missing=missing)
 
+    def targets_in_class(
+        self, type_id: TypeId, view: bytes, from_hop: Hop, frame: Frame
+    ) -> dict[Hop, Sequence[int]]:
+        """Return the rows that each neighbour wants of a frame that is what a class of Views shows."""
+        routes = self._types.get(type_id)
+        return {} if routes is None else routes.targets_in_class(view).of_frame(frame, from_hop=from_hop)
+
+    def targets_by_class(
+        self, type_id: TypeId, from_hop: Hop, frame: Frame
+    ) -> dict[tuple[Hop, bytes], Sequence[int]]:
+        """Return the rows of a frame that each class of Views behind each neighbour wants."""
+        routes = self._types.get(type_id)
+        return {} if routes is None else routes.targets.by_class(frame, from_hop=from_hop)
+
+    def behind_class(self, type_id: TypeId, view: bytes) -> object:
+        """Return what travels with an entry of a neighbour for a class; None where there is none."""
+        return self._routes(type_id).behind_class(view)
+
     def knows(self, type_id: TypeId) -> bool:
         """Return whether an interest or an offer of a type is registered, from any hop."""
         return type_id in self._types
@@ -235,6 +253,10 @@ class RoutingTable:
     def send_one_again(self, hop: Hop, type_id: TypeId, entry_id: bytes) -> list[RouteUpdate]:
         """Repeat one entry to the neighbours that were sent it, because it has another proof now."""
         return self._routes(type_id).send_one_again(hop, entry_id)
+
+    def send_offer_again(self, type_id: TypeId, advertisement: Hashable) -> list[RouteUpdate]:
+        """Repeat a client's offer to the neighbours that were sent it, because it has another proof now."""
+        return self._routes(type_id).send_offer_again((LOCAL, advertisement))
 
     def receive_offer(
         self,

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from maia.events import AttributeUid, Frame
-from maia.predicates import ALWAYS
+from maia.predicates import ALWAYS, Predicate
 from maia.routing.matching.index import MatchIndex
 from maia.routing.table import hops
 from maia.routing.table.hops import LOCAL, Hop, InterestUpdate, OfferUpdate, RouteEntry, RouteUpdate, TypeId
@@ -50,36 +50,64 @@ from maia.routing.table.neighbours import Links
 # publications ask it. Filters that want everything are no question to the index.
 
 
+Wanter: TypeAlias = tuple[Hop, int, bytes]
+"""A hop, one of its groups, and the class of Views which that is for."""
+
+
 class Targets:
     """The hops that want something of one type."""
 
     def __init__(self, *, may_miss_columns: bool) -> None:
         """Begin without hops; of what is sealed, frames may have columns that this broker cannot read."""
-        self._index: MatchIndex[tuple[Hop, int]] = MatchIndex()
+        self._index: MatchIndex[Wanter] = MatchIndex()
         self._filters = 0
         """How many filters the index has."""
-        self._everything: dict[tuple[Hop, int], None] = {}
+        self._everything: dict[Wanter, None] = {}
         """What wants everything: there is nothing to ask about an event."""
         self._asking: dict[AttributeUid, Counter[Hop]] | None = {} if may_miss_columns else None
         """How many filters of each hop ask about an attribute; None where no frame misses a column."""
+        self._of_class: dict[bytes, Targets] = {}
+        """The same for frames that are what a class sees, made for the first such frame of the class."""
 
     def keep_current(self, group: Group) -> None:
         """Hear that a group is now shown, or hidden; this broker's clients are no target."""
         if group.hop == LOCAL:
             return
-        step, key = 1 if group.is_shown else -1, (group.hop, group.id)
+        self._keep(group, group.front.entry.predicate if group.is_shown else None)
+        if group.view in self._of_class:
+            self._of_class[group.view].keep_behind(group)
+
+    def keep_behind(self, group: Group) -> None:
+        """Take note of a group among those for frames that are what its class sees."""
+        entry = group.front.entry if group.is_shown else None
+        self._keep(
+            group, None if entry is None else entry.predicate if entry.behind is None else entry.behind
+        )
+
+    def _keep(self, group: Group, matched_by: Predicate | None) -> None:
+        step, key = 1 if group.is_shown else -1, (group.hop, group.id, group.view)
         if self._asking is not None:
             self._count(group, step, self._asking)
-        if group.is_shown and group.front.entry.predicate == ALWAYS:
+        if matched_by is not None and matched_by == ALWAYS:
             self._everything[key] = None
         elif key in self._everything:
             del self._everything[key]
         else:
             self._filters += step
-            if group.is_shown:
-                self._index.add(key, group.front.entry.predicate)
+            if matched_by is not None:
+                self._index.add(key, matched_by)
             else:
                 self._index.remove(key)
+
+    def of_class(self, view: bytes, groups: Iterable[Group]) -> Targets:
+        """Return the hops that want something of what a class sees; `groups` are all that are shown."""
+        found = self._of_class.get(view)
+        if found is None:
+            found = self._of_class[view] = Targets(may_miss_columns=False)
+            for group in groups:
+                if group.view == view and group.hop != LOCAL:
+                    found.keep_behind(group)
+        return found
 
     def asked_about(self) -> frozenset[AttributeUid]:
         """Return the attributes about which a filter asks; none where no frame is sealed."""
@@ -93,15 +121,26 @@ class Targets:
         `missing` are attributes that the frame has and this broker cannot read.
         """
         every = range(frame.rows)
-        by_hop: dict[Hop, list[Sequence[int]]] = {hop: [every] for hop, _ in self._everything if every}
+        by_hop: dict[Hop, list[Sequence[int]]] = {hop: [every] for hop, _, _ in self._everything if every}
         if self._filters:
             asking = self._asking or {}
             for hop in [hop for uid in sorted(missing) if uid in asking for hop in asking[uid]]:
                 by_hop[hop] = [every]
-            for (hop, _), rows in self._index.match_frame(frame).items():
+            for (hop, _, _), rows in self._index.match_frame(frame).items():
                 by_hop.setdefault(hop, []).append(rows)
         by_hop.pop(from_hop, None)
         return {hop: _joined(found, frame.rows) for hop, found in by_hop.items()}
+
+    def by_class(self, frame: Frame, *, from_hop: Hop) -> dict[tuple[Hop, bytes], Sequence[int]]:
+        """Return the rows that each class behind each hop wants, but behind the one from which they came."""
+        every = range(frame.rows)
+        found: dict[tuple[Hop, bytes], list[Sequence[int]]] = {}
+        for hop, _, view in self._everything if every else ():
+            found[hop, view] = [every]
+        if self._filters:
+            for (hop, _, view), rows in self._index.match_frame(frame).items():
+                found.setdefault((hop, view), []).append(rows)
+        return {key: _joined(rows, frame.rows) for key, rows in found.items() if key[0] != from_hop}
 
     def _count(self, group: Group, step: int, asking: dict[AttributeUid, Counter[Hop]]) -> None:
         for uid in known_attributes(group.filter):
@@ -170,7 +209,11 @@ class SentRoutes:
     def again(self, baggage: object) -> list[RouteUpdate]:
         """Repeat everything; `baggage` goes with the offer."""
         updates = self._in_steps(self.entries(), ())
-        return updates if self.offer is None else [*updates, self._offer_update(baggage)]
+        return updates if self.offer is None else [*updates, self.offer_again(baggage)]
+
+    def offer_again(self, baggage: object) -> RouteUpdate:
+        """Say again whether there is an offer, and on whose behalf."""
+        return OfferUpdate(self._hop, self._type_id, self.offer is not None, baggage)
 
     def one_again(self, group: Group, held: Held) -> list[RouteUpdate]:
         """Repeat one entry, if it is what the neighbour was sent for its group."""
@@ -201,10 +244,7 @@ class SentRoutes:
         if source is not None:
             self._tally.add(mark_of_offer(self._type_id))
         self.offer = source
-        return [*updates, self._offer_update(baggage)]
-
-    def _offer_update(self, baggage: object) -> RouteUpdate:
-        return OfferUpdate(self._hop, self._type_id, self.offer is not None, baggage)
+        return [*updates, self.offer_again(baggage)]
 
     def _in_steps(self, add: Sequence[RouteEntry], remove: Sequence[bytes]) -> list[RouteUpdate]:
         size = hops.ENTRIES_PER_TELL_MAX
@@ -250,6 +290,16 @@ class TypeRoutes:
     def hops(self) -> tuple[Hop, ...]:
         """Return the hops that want or offer something, in an order that every process repeats."""
         return tuple(dict.fromkeys((*self._interests, *self.offers)))
+
+    def targets_in_class(self, view: bytes) -> Targets:
+        """Return the hops that want something of what a class sees."""
+        return self.targets.of_class(view, (one for hop in self._interests.values() for one in hop.shown()))
+
+    def behind_class(self, view: bytes) -> object:
+        """Return what travels with an entry of a neighbour for a class; None where there is none."""
+        hops = (one for hop, one in self._interests.items() if hop != LOCAL)
+        shown = (group for one in hops for group in one.shown() if group.view == view)
+        return next((group.front.entry.baggage for group in shown), None)
 
     def held(self, hop: Hop) -> Mapping[bytes, Held]:
         """Return what a hop wants, by the ids of entries."""
@@ -387,6 +437,11 @@ class TypeRoutes:
             return []
         group = self._interests[hop].group_of(held)
         return [update for sent in self._sent.values() for update in sent.one_again(group, held)]
+
+    def send_offer_again(self, source: Source) -> list[RouteUpdate]:
+        """Repeat an offer to the neighbours that were sent it on behalf of this advertisement."""
+        baggage = self._baggage(source)
+        return [sent.offer_again(baggage) for sent in self._sent.values() if sent.offer == source]
 
     def _updates(self, touched: Iterable[Group]) -> list[RouteUpdate]:
         # Interests go to the parent, and to those that offer.

@@ -19,14 +19,13 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, islice, repeat
 from operator import add
 from struct import Struct
 from typing import Final
 
 from maia.credentials import BadSignature, Principal, SignedKind, principal_from_bytes, verify_signature
 from maia.errors import BrokenCredential
-from maia.wire.messages import Sealed
+from maia.wire.messages import FrameSignature, Sealed
 
 HASH_BYTES: Final = 32
 BATCH_MAX: Final = 1 << 8
@@ -95,18 +94,23 @@ def _names(uids: tuple[str, ...]) -> tuple[bytes, ...]:
 
 def batch_of(roots: Sequence[bytes]) -> tuple[bytes, list[list[bytes]]]:
     """Return the hash to sign for some frames, and each one's path to it."""
-    level, width = list(roots), 1
-    beside: list[Iterable[bytes]] = []
+    level = list(roots)
+    levels: list[list[tuple[bytes, bytes]]] = []
     while len(level) > 1:
         if len(level) % 2:
             # A neighbour that is no hash of anything: were it the frame itself, the frame had two places.
             level.append(_NOBODY)
         pairs = list(zip(level[::2], level[1::2], strict=True))
-        swapped = chain.from_iterable([(right, left) for left, right in pairs])
-        beside.append(chain.from_iterable(map(repeat, swapped, repeat(width))))
-        level, width = [_node(left, right) for left, right in pairs], 2 * width
-    paths: Iterable[list[bytes]] = map(list, zip(*beside)) if beside else [[]]  # noqa: B905 - where there is a neighbour more
-    return level[0], list(islice(paths, len(roots)))
+        levels.append(pairs)
+        level = [_node(left, right) for left, right in pairs]
+    paths: list[list[bytes]] = [[]]
+    for pairs in reversed(levels):
+        paths = [
+            [beside, *path]
+            for (left, right), path in zip(pairs, paths)  # noqa: B905 - where there is a neighbour more
+            for beside in (right, left)
+        ]
+    return level[0], paths[: len(roots)]
 
 
 def _node(left: bytes, right: bytes) -> bytes:
@@ -126,25 +130,25 @@ class SignatureChecks:
         self._refused: tuple[bytes, bytes, bytes, str] = (b"", b"", b"", "")
         """The last that was none, and why: a broker that takes its frame on in another way asks again."""
 
-    def check(self, frames: Sequence[Sealed], roots: Sequence[bytes]) -> Principal:
+    def check(self, frames: Sequence[Sealed | FrameSignature], roots: Sequence[bytes]) -> Principal:
         """Return the signer of frames of one signer with these roots; refuse any signature but its own."""
-        first = frames[0]
-        signer, at = principal_from_bytes(first.signer), 0
+        signer, at = principal_from_bytes(frames[0].signer), 0
+        signatures = [one.signature for one in frames]
         while at < len(frames):
-            end = at + 1
-            while end < len(frames) and frames[end].signature == frames[at].signature:
+            signature, end = signatures[at], at + 1
+            while end < len(frames) and signatures[end] == signature:
                 end += 1
             top, paths = batch_of(roots[at:end])
             same, at = frames[at:end], end
             if paths == [one.path for one in same] and [one.place for one in same] == list(range(len(same))):
                 # Nearly always: all that were signed together, or one by itself.
-                self._check_top(signer, same[0].signature, top)
+                self._check_top(signer, signature, top)
                 continue
             for frame, root in zip(same, roots[end - len(same) : end], strict=True):
                 self._check_path(signer, frame, root)
         return signer
 
-    def _check_path(self, signer: Principal, frame: Sealed, node: bytes) -> None:
+    def _check_path(self, signer: Principal, frame: Sealed | FrameSignature, node: bytes) -> None:
         """Follow the path of a frame, up to a node from which the same way led to a good signature before."""
         place, path, passed = frame.place, frame.path, list[tuple[object, ...]]()
         for level, other in enumerate(path):

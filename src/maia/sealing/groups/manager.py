@@ -22,14 +22,13 @@ from typing import Final, TypeAlias
 from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SignedKind, SigningKey
 from maia.errors import Refusal, Unavailable
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
-from maia.policy.answers import ANSWER_PREFIX, ANSWERS_MAX, Answers, restriction_to_bytes
-from maia.predicates import Predicate, attributes_of
+from maia.policy.answers import ANSWER_PREFIX, ANSWERS_MAX, Answers, Said, read_for, said_to_bytes
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
 from maia.sealing.groups.membership import (
     NOTHING_HELD,
     VERSIONS_MAX,
-    AnsweredRestrictions,
+    AnsweredRights,
     Claim,
     MemberGrounds,
     MembershipState,
@@ -134,7 +133,7 @@ class GroupManager:
     ) -> None:
         """Begin the groups of a type, of which `key` is the manager; what is distrusted may be shared."""
         self.type_id, self.terms, self.store = type_id, terms, store
-        self._answered: dict[AttributeUid, Predicate] = {}
+        self._answered: dict[AttributeUid, Said] = {}
         self._names = _AnswerNames(type_id, key)
         self.grounds = grounds
         self._distrusted = Distrusted() if distrusted is None else distrusted
@@ -142,7 +141,8 @@ class GroupManager:
             type_id, key, random=random, store=store, terms=terms, keeps_history=keeps_history
         )
         self._members: dict[Principal, GroupMember] = {}
-        """Members here or away: one that has left is remembered for as long as it holds a secret."""
+        """Members here or away: one that is away is remembered for as long as it holds a secret, or as
+        something is answered for its right."""
         self._looks: list[tuple[int, bytes]] = []  # a heap; a deadline that was set twice is checked twice
 
     @property
@@ -152,7 +152,7 @@ class GroupManager:
 
     @grounds.setter
     def grounds(self, grounds: MemberGrounds) -> None:
-        self._grounds = replace(grounds, answers=AnsweredRestrictions(self._answered, self._answer_to))
+        self._grounds = replace(grounds, answers=AnsweredRights(self._answered, self._answer_to))
 
     def refresh_together(self, together: bool) -> None:
         """Refresh at the moments at which other types are refreshed, or a period after the last time."""
@@ -223,10 +223,25 @@ class GroupManager:
         """Admit a member, or send again what it may hold; raise if nothing is open to it."""
         if head is not None:
             self._groups.ledger.check(head)
-        if claim.principal in self._distrusted.evicted:
-            raise NoGroupOpen("you were put out of the key groups of this type")
         claim = self._merged(claim, now)
         history = self._history(claim, now, self.held_by(claim.principal))
+        member = self._admitted(claim, history, now)
+        member.is_here = True
+        return self._settled([(member, history)], {}, now, asking=claim.principal, head=head)
+
+    def expect(self, claim: Claim, now: Instant) -> list[Outcome]:
+        """Begin the keys of a right whose holder has not asked for them yet; raise if nothing is open to it.
+
+        What is published from now on is sealed for it, so that it can be read when the holder comes.
+        """
+        claim = self._merged(claim, now)
+        history = self._history(claim, now, self.held_by(claim.principal))
+        return self._settled([(self._admitted(claim, history, now), history)], {}, now)
+
+    def _admitted(self, claim: Claim, history: RightHistory, now: Instant) -> GroupMember:
+        """Return the member that makes a claim, from now on with that; raise if nothing is open to it."""
+        if claim.principal in self._distrusted.evicted:
+            raise NoGroupOpen("you were put out of the key groups of this type")
         if not history.now.groups:
             if awaits_statement(claim, self.grounds, now):
                 raise Unavailable(STATEMENT_AWAITED, "a validity statement for your certificates is awaited")
@@ -234,8 +249,8 @@ class GroupManager:
         if claim.principal not in self._members and len(self._members) >= _MEMBERS_MAX:
             raise Unavailable("UNAVAILABLE-GROUP-MEMBERS", f"a type has at most {_MEMBERS_MAX} members")
         member = self._members.setdefault(claim.principal, GroupMember(claim))
-        member.claim, member.is_here = claim, True
-        return self._settled([(member, history)], {}, now, asking=claim.principal, head=head)
+        member.claim = claim
+        return member
 
     def vouch(self, principal: Principal, vouched: VouchedFor | None, now: Instant) -> list[Outcome]:
         """Continue with a member whose certificates needed new one-time answers."""
@@ -361,8 +376,8 @@ class GroupManager:
     ) -> list[Outcome]:
         """Give members their standing of this moment; return who is shut out, what is new and handed out.
 
-        A new restriction is answered from now on. All that may read what it asks about are let into the
-        group of the answer: publishers among them, whose brokers answer.
+        What a right newly needs is answered from now on. All that may read what it is made of are let into
+        the group of the answer: publishers among them, whose brokers answer.
         """
         shut: list[Outcome] = []
         handed: dict[Principal, tuple[GroupMember, RightHistory]] = {}
@@ -373,7 +388,7 @@ class GroupManager:
                 shut.append(self._shut_out(member, lost, now))
             if member.is_here and (is_handed or member.groups - before):
                 handed[member.claim.principal] = member, history
-            asked = [attributes_of(said) for said in self._newly_answered(history.now.restricted_by)]
+            asked = [read_for(said) for said in self._newly_answered(history.now.needs)]
             for one in self._members.values() if asked else ():
                 held = {group.uid for group in one.groups}
                 if one.is_here and any(uids <= held for uids in asked):
@@ -389,27 +404,27 @@ class GroupManager:
         # An evicted member is notified first: the epoch that follows is not for it.
         return [*shut, *outcomes]
 
-    def _newly_answered(self, restrictions: Iterable[Predicate]) -> list[Predicate]:
-        """Have restrictions answered from now on; return those that were not before."""
-        new: list[Predicate] = []
-        for said in restrictions:
+    def _newly_answered(self, needs: Iterable[Said]) -> list[Said]:
+        """Have something answered from now on; return what was not before."""
+        new: list[Said] = []
+        for said in needs:
             uid = self._answer_to(said)
             if uid is not None and uid not in self._answered:
                 self._answered[uid] = said
                 new.append(said)
         return new
 
-    def _answer_to(self, restriction: Predicate) -> AttributeUid | None:
-        """Return the uid of the answer to a restriction; None if there is no room for one more."""
-        uid = self._names.uid_of(restriction)
+    def _answer_to(self, said: Said) -> AttributeUid | None:
+        """Return the uid of an answer; None if there is no room for one more."""
+        uid = self._names.uid_of(said)
         has_room = len(self._answered) < ANSWERS_MAX
         is_known = uid in self._answered or GroupId(self.type_id, uid) in self._groups.by_id
         return uid if has_room or is_known else None
 
     def _forget_answers(self, now: Instant) -> None:
-        """Let go of restrictions by which no member is restricted any more."""
-        claims = [member.claim for member in self._members.values()]
-        asked = {one for claim in claims for one in standing(claim, self.grounds, now).restricted_by}
+        """Let go of what the right of no member needs that is here, or holds a secret."""
+        claims = [member.claim for who, member in self._members.items() if self._is_served(who, member)]
+        asked = {one for claim in claims for one in standing(claim, self.grounds, now).needs}
         for uid in [uid for uid, said in self._answered.items() if said not in asked]:
             del self._answered[uid]
 
@@ -476,8 +491,7 @@ class GroupManager:
         member.state = found
         if found.until < INSTANT_MAX:
             self._recheck(Instant(found.until + 1), principal)
-        if member.is_here:
-            self._groups.take_in(principal, member.groups, history, due)
+        self._groups.take_in(principal, member.groups, history, due, is_here=member.is_here)
         if self._groups.keeps_history and found.may_write:
             self.store.keep_writer(principal, writing_certificates(member.claim, self.grounds, history.at))
         self._keep(principal)
@@ -505,9 +519,14 @@ class GroupManager:
         return self._members.pop(principal, None)
 
     def _forget_if_gone(self, principal: Principal) -> None:
-        """Forget a member that has left and holds no secret any more."""
-        if not self._members[principal].is_here and not self._groups.held_by(principal):
+        """Forget a member that is away and holds no secret, unless something is answered for its right."""
+        member = self._members[principal]
+        if not member.state.needs and not self._is_served(principal, member):
             self._put_out(principal)
+
+    def _is_served(self, principal: Principal, member: GroupMember) -> bool:
+        """Return whether a member is here, or holds a secret since it was."""
+        return member.is_here or bool(self._groups.held_by(principal))
 
     def _keep(self, principal: Principal) -> None:
         """Store what a member holds and showed."""
@@ -524,7 +543,7 @@ class GroupManager:
             for who, one in kept.members.items()
         ]
         for claim in claims:  # what is answered says which groups are open to the others
-            for said in standing(claim, self.grounds, now).restricted_by:
+            for said in standing(claim, self.grounds, now).needs:
                 if len(self._answered) < ANSWERS_MAX:
                     self._answered[self._names.uid_of(said)] = said
         for claim in claims:
@@ -537,25 +556,25 @@ class _AnswerNames:
     """How the answers of one type are called.
 
     The uid of an answer travels in the clear. It is a hash over a signature, so that without the manager's
-    key a restriction cannot be found by trying, and the same after a restart.
+    key what it is about cannot be found by trying, and the same after a restart.
     """
 
     __slots__ = ("_key", "_type_id", "_uids", "said")
 
     def __init__(self, type_id: bytes, key: SigningKey) -> None:
         self._type_id, self._key = type_id, key
-        self._uids: dict[Predicate, AttributeUid] = {}
-        self.said: dict[AttributeUid, Predicate] = {}
+        self._uids: dict[Said, AttributeUid] = {}
+        self.said: dict[AttributeUid, Said] = {}
         """What the answers are about that were named since the start, or the last of them."""
 
-    def uid_of(self, restriction: Predicate) -> AttributeUid:
-        """Return the uid of the answer to a restriction."""
-        known = self._uids.get(restriction)
+    def uid_of(self, said: Said) -> AttributeUid:
+        """Return the uid of an answer."""
+        known = self._uids.get(said)
         if known is None:
-            body = self._type_id + restriction_to_bytes(restriction)
+            body = self._type_id + said_to_bytes(said)
             name = sha256(self._key.sign(SignedKind.ANSWER_NAME, body)).hexdigest()[:32]
-            known = self._uids[restriction] = AttributeUid(ANSWER_PREFIX + name)
-            self.said[known] = restriction
+            known = self._uids[said] = AttributeUid(ANSWER_PREFIX + name)
+            self.said[known] = said
             if len(self._uids) > _NAMES_MAX:
                 oldest = next(iter(self._uids))
                 del self.said[self._uids.pop(oldest)]

@@ -227,12 +227,13 @@ class ManagerLinks(Endpoint[Session]):
         manager.turn += 1
         manager.failures += 1
         manager.lost_at = now
-        manager.due = self.again(manager.failures, now)
+        wait_s = doubled(self.settings.dial_again_s, manager.failures, most=float(self.settings.again_max_s))
+        manager.due = seconds_after(now, wait_s)
 
     def say(self, manager: ManagerLink, message: Message) -> list[Effect]:
         return [] if manager.session is None else [Send(manager.session.id, encode(message))]
 
     def again(self, failures: int, now: Instant) -> Instant:
-        """Return when to try again after so many failures."""
+        """Return when to ask again after so many refusals."""
         wait = doubled(self.settings.again_s, failures, most=self.settings.again_max_s)
         return seconds_after(now, wait)

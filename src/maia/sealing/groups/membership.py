@@ -48,9 +48,8 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
-from maia.policy.answers import Answers, hidden_restriction
-from maia.policy.view import Window, keeps
-from maia.predicates import Predicate, attributes_of
+from maia.policy.answers import Answers, Said, is_answerable, needed_answers, read_for
+from maia.policy.view import View, keeps
 from maia.sealing.groups.key_group import GroupId
 from maia.types import SealingLevel, VerifiedType
 from maia.validity import (
@@ -104,13 +103,13 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class AnsweredRestrictions:
-    """The restrictions on hidden attributes that are answered, and how they are called."""
+class AnsweredRights:
+    """What is answered of rights whose holders may not read all that these are about, and its names."""
 
     known: Answers
     """Those that have readers, by the uid of their answer."""
-    uid_of: Callable[[Predicate], AttributeUid | None]
-    """The uid of the answer to a restriction; None where that is not known."""
+    uid_of: Callable[[Said], AttributeUid | None]
+    """The uid of an answer; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ class MemberGrounds:
     """The validity statements received; None for none."""
     chains_max: int = CHAINS_COUNTED
     """Chains of one principal to one version that add up."""
-    answers: AnsweredRestrictions | None = field(default=None, repr=False)
+    answers: AnsweredRights | None = field(default=None, repr=False)
     """None where it does not matter who reads answers."""
 
     @property
@@ -144,8 +143,8 @@ class MembershipState:
     until: Instant
     is_cut: bool = False
     """Whether a limit kept some of the certificates from being counted."""
-    restricted_by: frozenset[Predicate] = field(default=frozenset(), repr=False)
-    """What the principal's rights ask of attributes that it may not read."""
+    needs: frozenset[Said] = field(default=frozenset(), repr=False)
+    """What the principal's rights make of attributes that it may not read."""
 
     def is_within(self, other: MembershipState) -> bool:
         """Return whether it gives no more than another one."""
@@ -169,22 +168,26 @@ def requests_for(claim: Claim) -> list[Request]:
 def standing(claim: Claim, grounds: MemberGrounds, at: Instant) -> MembershipState:
     """Return what the certificates of a claim open at a moment."""
     groups: set[GroupId] = set()
-    windows: list[Window] = []
+    restricted: list[tuple[View, VerifiedType]] = []
     may_write = is_cut = False
     period = steady_period((signed.certificate.validity for signed in claim.pool), at)
     for version in claim.versions:
         for action in _ACTIONS:
-            shown, stable, limit, restricted = _opened(claim, version, action, grounds, at)
+            shown, stable, limit, view = _opened(claim, version, action, grounds, at)
             groups |= shown
-            windows += restricted
+            restricted += () if view is None else ((view, version),)
             is_cut |= limit is not None
             may_write |= bool(shown) and action is Action.PUBLISH
             period = period.intersection(stable)
     readable = frozenset(group.uid for group in groups if group.uid is not None)
-    found = (hidden_restriction(window, readable) for window in windows)
-    restricted_by = frozenset(one for one in found if one is not None)
+    needs = frozenset(
+        said
+        for view, version in restricted
+        for window in view.windows
+        for said in needed_answers(window, readable, version.kinds, view.recipient)
+    )
     if grounds.answers is not None and groups:
-        groups |= _answers(claim.versions[0].type_id, grounds.answers, readable, restricted_by)
+        groups |= _answers(claim.versions[0].type_id, grounds.answers, readable, needs)
     since, until = period.not_before, period.not_after
     return MembershipState(
         frozenset(groups),
@@ -192,19 +195,19 @@ def standing(claim: Claim, grounds: MemberGrounds, at: Instant) -> MembershipSta
         since=Instant(INSTANT_MIN) if since is None else since,
         until=Instant(INSTANT_MAX) if until is None else until,
         is_cut=is_cut,
-        restricted_by=restricted_by,
+        needs=needs,
     )
 
 
 def _answers(
     type_id: bytes,
-    answers: AnsweredRestrictions,
+    answers: AnsweredRights,
     readable: frozenset[AttributeUid],
-    restricted_by: frozenset[Predicate],
+    needs: frozenset[Said],
 ) -> set[GroupId]:
-    """Return the groups of answers: to restrictions on what is readable, and to the principal's own."""
-    own = {uid for one in restricted_by if (uid := answers.uid_of(one)) is not None}
-    known = {uid for uid, said in answers.known.items() if attributes_of(said) <= readable}
+    """Return the groups of answers: those made of what is readable, and those for the principal's rights."""
+    own = {uid for one in needs if (uid := answers.uid_of(one)) is not None}
+    known = {uid for uid, said in answers.known.items() if read_for(said) <= readable}
     return {GroupId(type_id, uid) for uid in own | known}
 
 
@@ -317,23 +320,23 @@ class RightHistory:
 
 def _opened(
     claim: Claim, version: VerifiedType, action: Action, grounds: MemberGrounds, at: Instant
-) -> tuple[set[GroupId], Validity, Reason | None, tuple[Window, ...]]:
-    """Return the groups that an action opens, for how long, what a limit left out, and restricted windows."""
+) -> tuple[set[GroupId], Validity, Reason | None, View | None]:
+    """Return the groups that an action opens, for how long, what a limit left out, and what is answered."""
     request = Request(claim.principal, action, version.name, version)
     decision = decide(request, evidence_for(request, claim, grounds, at), NO_FACTS, at)
     if not isinstance(decision, Permit) or not decision.view.windows:
-        return set(), decision.stable, None, ()
-    if all(window.transformations for window in decision.view.windows):
-        # The type's own key opens whole events, or what no attribute's key protects.
-        return set(), decision.stable, None, ()
+        return set(), decision.stable, None, None
+    windows, is_by_attribute = decision.view.windows, grounds.level is SealingLevel.ATTRIBUTE
+    if all(one.transformations and not (is_by_attribute and is_answerable(one)) for one in windows):
+        # The type's own key opens whole events, or there is nothing that this principal could open.
+        return set(), decision.stable, None, None
     groups = {GroupId(version.type_id)}
-    windows, restricted = decision.view.windows, tuple[Window, ...]()
-    if grounds.level is SealingLevel.ATTRIBUTE:
+    if is_by_attribute:
         # A holder of transformed values has no business with the keys of those that they are made of.
         kept = (uid for uid in version.kinds if any(keeps(window, uid) for window in windows))
         groups |= {GroupId(version.type_id, uid) for uid in kept}
-        restricted = windows if action is Action.SUBSCRIBE else ()
-    return groups, decision.stable, decision.limit, restricted
+    is_answered = is_by_attribute and action is Action.SUBSCRIBE
+    return groups, decision.stable, decision.limit, decision.view if is_answered else None
 
 
 def evidence_for(request: Request, claim: Claim, grounds: MemberGrounds, at: Instant) -> Evidence:

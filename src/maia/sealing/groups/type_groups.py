@@ -219,23 +219,36 @@ class TypeGroups:
     # -------------------------------------------------------- who comes and goes
 
     def take_in(
-        self, principal: Principal, groups: Iterable[GroupId], history: RightHistory, due: Due
+        self,
+        principal: Principal,
+        groups: Iterable[GroupId],
+        history: RightHistory,
+        due: Due,
+        *,
+        is_here: bool,
     ) -> None:
-        """Admit a principal with the right to groups; note which need a new secret, and why."""
+        """Admit a principal with the right to groups; note which need a new secret, and why.
+
+        One that is not here is handed nothing. Its right begins in an epoch of its own all the same, so
+        that it can open what was published meanwhile when it comes.
+        """
         for group_id in _ordered(groups):
+            if not is_here and group_id not in self.by_id:
+                continue  # its first member begins it, and the right is older then
             group = self.by_id.get(group_id) or self._begin(group_id)
             why = Refresh.TIMER if self._is_stale(group, history.at) else None
             if group.current is None:
                 why = Refresh.FIRST
             elif (
                 # One that no member had protects nothing yet, and a holder of it may come back.
-                group.was_used
+                (group.was_used or not is_here)
                 and principal not in group.holders
                 and not history.held_since(group.id, group.current.since)
             ):
                 why = Refresh.JOIN
-            group.admit(principal)
-            if why is not None:
+            if is_here:
+                group.admit(principal)
+            if why is not None and (is_here or why is Refresh.JOIN):
                 due.setdefault(group_id, why)
 
     def _begin(self, group: GroupId) -> KeyGroup:

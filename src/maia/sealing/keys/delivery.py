@@ -12,6 +12,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha512
 from typing import Final, NoReturn
 
 from cryptography.exceptions import InvalidTag
@@ -25,6 +26,7 @@ from maia.credentials.keys import principal_to_expression
 from maia.errors import BrokenCredential, ProtocolViolation
 
 ENCRYPTION_KEY_BYTES: Final = 32
+_FIELD: Final = 2**255 - 19
 
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 _KEM_ID: Final = b"KEM\x00\x20"
@@ -83,6 +85,27 @@ class SessionKey:
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         """Refuse to be pickled or copied."""
         raise TypeError("a session key cannot be pickled")
+
+
+class SubjectKey(SessionKey):
+    """The secret half for what is sealed to a principal, which has no session: made from its signing key.
+
+    The two uses of one key are proved safe together for exactly these algorithms (Thormarker 2021); HPKE
+    and the prefixes of signatures keep them apart.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, key: SigningKey) -> None:
+        """Make it from the seed, as Ed25519 makes the scalar that it signs with (RFC 8032, 5.1.5)."""
+        self._secret = X25519PrivateKey.from_private_bytes(sha512(key.reveal_seed()).digest()[:32])
+        self.public = self._secret.public_key().public_bytes_raw()
+
+
+def encryption_key_of(principal: Principal) -> bytes:
+    """Return the public half that belongs to a principal: the same point on the other form of the curve."""
+    y = int.from_bytes(principal.key, "little") & ((1 << 255) - 1)
+    return ((1 + y) * pow(1 - y, -1, _FIELD) % _FIELD).to_bytes(ENCRYPTION_KEY_BYTES, "little")
 
 
 def check_encryption_key(

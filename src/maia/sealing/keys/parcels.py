@@ -29,10 +29,10 @@ from maia.errors import MaiaError, ProtocolViolation
 from maia.events import AttributeUid, Instant
 from maia.policy.answers import (
     ANSWERS_MAX,
-    RESTRICTION_BYTES_MAX,
+    SAID_BYTES_MAX,
     Answers,
-    restriction_from_bytes,
-    restriction_to_bytes,
+    said_from_bytes,
+    said_to_bytes,
 )
 from maia.sealing.keys.secrets import Secret
 
@@ -67,7 +67,7 @@ def _plain(value: object) -> object:
             return value.reveal()
         case Instant():
             return +value
-    raise NotImplementedError
+    raise TypeError(f"`{type(value).__name__}` is no field of a record")
 
 
 def _rich(kind: type, data: object) -> object:
@@ -88,18 +88,18 @@ def reader_of(kind: type[_Record]) -> Callable[[bytes], _Record]:
 
 
 _WrittenAnswers: TypeAlias = Annotated[
-    dict[_Name, Annotated[bytes, Meta(max_length=RESTRICTION_BYTES_MAX)]], Meta(max_length=2 * ANSWERS_MAX)
+    dict[_Name, Annotated[bytes, Meta(max_length=SAID_BYTES_MAX)]], Meta(max_length=2 * ANSWERS_MAX)
 ]
 """What answers are about, by their uids, as it travels."""
 
 
 def write_answers(answers: Answers) -> dict[AttributeUid, bytes]:
     """Return what answers are about, as a manager tells it."""
-    return {uid: restriction_to_bytes(said) for uid, said in sorted(answers.items())}
+    return {uid: said_to_bytes(said) for uid, said in sorted(answers.items())}
 
 
 def _read_answers(written: Mapping[AttributeUid, bytes]) -> Answers:
-    return {uid: restriction_from_bytes(said) for uid, said in written.items()}
+    return {uid: said_from_bytes(said) for uid, said in written.items()}
 
 
 # ------------------------------------------------------------ to a member

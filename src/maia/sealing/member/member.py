@@ -41,7 +41,7 @@ from maia.events import INSTANT_MAX, AttributeUid, Instant, just_after, seconds_
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, ManagerSilent
 from maia.sealing.groups.membership import (
-    AnsweredRestrictions,
+    AnsweredRights,
     Claim,
     MemberGrounds,
     MembershipState,
@@ -214,7 +214,7 @@ class KeyMember(ManagerLinks):
         manager = self.manager_of(type_id)
         if manager is None or not manager.is_idle or manager.due is None or manager.lost_at is None:
             return []
-        is_due = now >= seconds_after(manager.lost_at, self.settings.again_s)
+        is_due = now >= seconds_after(manager.lost_at, self.settings.dial_again_s)
         dialled = self.dial(manager, now) if is_due else []
         return self._finished(dialled, now) if dialled else []
 
@@ -266,7 +266,11 @@ class KeyMember(ManagerLinks):
 
     def rights_changed(self, now: Instant) -> list[Effect]:
         """Look again at what our certificates open: one of them may count no more, or again."""
-        looked = [one for known in self._types.values() for one in self._look_at_rights(known, now)]
+        looked: list[Effect] = []
+        for known in self._types.values():
+            looked += self._look_at_rights(known, now)
+            if known.is_suspended and known.asked is None and self._rights(known, now).groups:
+                looked += self._ask(known, now)  # the statement that was missing has come
         return self._finished(looked, now)
 
     def statement_heard(self, by: Principal, now: Instant) -> list[Effect]:
@@ -468,7 +472,9 @@ class KeyMember(ManagerLinks):
             case Failed(id=number) | Challenge(ref=number):
                 known = next((one for one in self._types.values() if one.is_asked_under(number)), None)
             case _:
-                raise ProtocolViolation(f"`{type(message).__name__}` is nothing that a manager says")
+                raise ProtocolViolation(
+                    "PROTOCOL-MANAGER-MESSAGE", f"`{type(message).__name__}` is nothing that a manager says"
+                )
         if known is None or known.manager != manager.principal:
             # It was on its way when the type was dropped; and a manager answers what it was asked itself.
             return []
@@ -564,7 +570,9 @@ class KeyMember(ManagerLinks):
     def _take_page(self, manager: ManagerLink, known: TypeKeys, message: HistoryKeysReply) -> list[Effect]:
         reading = known.reading
         if reading is None or reading.number != message.id:
-            raise ProtocolViolation("the manager answers a question for old keys that was not asked")
+            raise ProtocolViolation(
+                "PROTOCOL-MANAGER-MESSAGE", "the manager answers a question for old keys that was not asked"
+            )
         info = past_info(known.type_id, manager=manager.principal, reader=self._key.principal)
         try:
             reading.receive(message, unpack_past(manager.secured.open(message.sealed, info)))
@@ -624,7 +632,7 @@ class KeyMember(ManagerLinks):
             settings.constitutions,
             self._cache,
             self._standing,
-            answers=AnsweredRestrictions(answers, uids.get),  # as far as the manager has told them
+            answers=AnsweredRights(answers, uids.get),  # as far as the manager has told them
         )
         return claim, grounds
 

@@ -16,7 +16,7 @@ from maia.bounded_map import BoundedMap
 from maia.credentials import Principal, SignedCertificate
 from maia.errors import MaiaError
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND, AttributeUid, Instant
-from maia.predicates import Predicate
+from maia.policy.answers import Said
 from maia.sealing.frames.ciphers import EpochKeys
 from maia.sealing.keys.key_ring import DEFAULT_TERMS, KeyTerms
 from maia.sealing.keys.parcels import PastAnswer, PastEpoch
@@ -45,7 +45,7 @@ class PastReading:
     epochs: list[PastEpoch] = field(default_factory=list, repr=False)
     writers: dict[Principal, tuple[SignedCertificate, ...]] = field(default_factory=dict, repr=False)
     """Who has published what the keys open, and what spoke for it, as far as the manager knows."""
-    answers: dict[AttributeUid, Predicate] = field(default_factory=dict, repr=False)
+    answers: dict[AttributeUid, Said] = field(default_factory=dict, repr=False)
     """What the answers are about of which there are keys."""
     terms: KeyTerms = DEFAULT_TERMS
     problem: MaiaError | None = None

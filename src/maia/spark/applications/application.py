@@ -9,16 +9,19 @@ a table.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
-from maia.errors import BadInput
+from maia.errors import BadInput, Unavailable
 from maia.events import Kind
+from maia.spark.session.cluster import is_connect, is_here
 from maia.views import spark_type
 
 if TYPE_CHECKING:
@@ -154,13 +157,35 @@ _UNNAMED: Final = "…"
 
 def plan_lines(frame: DataFrame) -> list[str]:
     """Return the physical plan, the result first, each operator below what it feeds."""
+    if is_connect(frame.sparkSession):
+        raise Unavailable(
+            "UNAVAILABLE-PLAN",
+            "Spark Connect shows plans with the values that are compared: explain it without a cluster",
+        )
     known = {*frame.columns, *columns_read(frame)}
     return [f"{'  ' * depth}{_described(node, known)}" for depth, node in _nodes(frame)]
 
 
 def columns_read(frame: DataFrame) -> set[str]:
     """Return the columns that are read from storage, once Spark has pruned."""
+    if is_connect(frame.sparkSession):
+        return _columns_of_text(frame)
     return {name for _, node in _nodes(frame) if node.children().isEmpty() for name in _names(node.output())}
+
+
+def _columns_of_text(frame: DataFrame) -> set[str]:
+    """Return the columns in what a server of Connect says of its plan; it hands out no plan."""
+    from pyspark.sql.types import StructType
+
+    session, limit = frame.sparkSession, "spark.sql.maxMetadataStringLength"
+    before = session.conf.get(limit)
+    session.conf.set(limit, str(1 << 20))
+    try:
+        text: str = frame._explain_string(mode="formatted")  # type: ignore[operator, unused-ignore]
+    finally:
+        session.conf.set(limit, str(before))
+    found = re.findall(r"^ReadSchema: (struct<.*>)$", text, re.M)
+    return {name for one in found for name in StructType.fromDDL(one[7:-1]).names}  # type: ignore[attr-defined]
 
 
 def _nodes(frame: DataFrame) -> Iterator[tuple[int, Any]]:
@@ -224,13 +249,18 @@ class StreamRun:
 def start_stream(
     application: Application[Any], events: DataFrame, terms: object, *, updates: str, checkpoint: str
 ) -> StreamRun:
-    """Start the application over all that a stream has now. `updates` is a folder that is there."""
+    """Start the application over all that a stream has now; `updates` is where each batch is written."""
 
     # Any: each application has terms of its own.
     def write(said: DataFrame, batch: int) -> None:
         said.write.mode("overwrite").parquet(f"{updates}/{_BATCH}={batch}")
 
     result = application.of(events, terms)
+    # A stream without a batch has an answer without rows.
+    if is_here(result.sparkSession):
+        Path(updates).mkdir(exist_ok=True)
+    else:
+        write(result.sparkSession.createDataFrame([], result.schema), -1)
     query = (
         result.writeStream.outputMode("update")
         .foreachBatch(write)

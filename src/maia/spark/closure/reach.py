@@ -7,6 +7,10 @@ are extended from the owner on, so that the chains of a thousand people who are 
 department have one reduction up to the department in common, and what two chains amount to is worked
 out once.
 
+They are extended in rounds: what the last round has found is joined with the certificates that its holders
+have issued. A pool that one process holds is walked here, one that many machines hold by joins of tables
+(`rounds.py`), with the same steps.
+
 Where a threshold takes part, or owns the type, the kernel's own search is run for each principal.
 
 A grant is one chain. It holds in a period, under a condition and after tests, all of which it names: the
@@ -15,7 +19,6 @@ grants of a principal at a moment, under conditions that hold, add up to what a 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,7 +59,6 @@ from maia.credentials.chains.flows import (
 from maia.credentials.chains.quorum import VerifiedConstitution, leaves
 from maia.credentials.chains.reduction import (
     Budget,
-    Meaning,
     NameBook,
     SearchTooLarge,
     UnknownQuorum,
@@ -122,7 +124,7 @@ _SUPPOSED: Final = _Supposed()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Path:
+class Path:
     """A chain from the owner up to one holder, reduced."""
 
     authority: Authority | None
@@ -132,7 +134,7 @@ class _Path:
     certificates: tuple[SignedCertificate, ...]
 
 
-_START: Final = _Path(None, UNBOUNDED, may_delegate=True, hinges=_NO_HINGES, certificates=())
+START: Final = Path(None, UNBOUNDED, may_delegate=True, hinges=_NO_HINGES, certificates=())
 
 
 def covers_type(signed: SignedCertificate, event_type: VerifiedType) -> bool:
@@ -141,6 +143,14 @@ def covers_type(signed: SignedCertificate, event_type: VerifiedType) -> bool:
     return isinstance(certificate, AuthorisationCertificate) and covers_request(
         certificate.authority, Action.SUBSCRIBE, event_type.name
     )
+
+
+def sought_by(signed: SignedCertificate) -> frozenset[AttributeUid]:
+    """Return the attributes whose presence a certificate asks for."""
+    one = signed.certificate
+    if not isinstance(one, AuthorisationCertificate):
+        return frozenset()
+    return frozenset(atom.uid for atom in atoms(one.authority.restriction) if isinstance(atom, Exists))
 
 
 class Reach:
@@ -160,10 +170,12 @@ class Reach:
         constitutions: Sequence[VerifiedConstitution] = (),
         cache: VerificationCache | None = None,
         ends: Mapping[bytes, Instant] | None = None,
+        sought: frozenset[AttributeUid] | None = None,
     ) -> None:
         """File the pool; `at` is a moment of the present, for types and chains without an end.
 
         `ends` are the last moments of certificates that were revoked, by id: a question about the past.
+        `sought` are the attributes whose presence a certificate asks for, where the pool is not all there is.
         """
         self._ends = {} if ends is None else ends
         self._event_type, self._at, self._constitutions = event_type, at, tuple(constitutions)
@@ -178,14 +190,7 @@ class Reach:
         for one in self._pool:
             if isinstance(one.certificate, AuthorisationCertificate):
                 self._issued.setdefault(one.certificate.issuer, []).append(one)
-        self._sought = frozenset(
-            atom.uid
-            for issued in self._issued.values()
-            for one in issued
-            if isinstance(one.certificate, AuthorisationCertificate)
-            for atom in atoms(one.certificate.authority.restriction)
-            if isinstance(atom, Exists)
-        )
+        self._sought = frozenset().union(*map(sought_by, self._pool)) if sought is None else sought
         self._names = {one.uid: one.name for one in event_type.attributes}
         self._trusted: dict[tuple[bytes, bytes], bool] = {}
         self._book: NameBook = name_book(self._pool, self._trusts, self._bounded_names())
@@ -198,12 +203,15 @@ class Reach:
         self.left_out = 0
         """Chains that were found and not followed, because their holder had enough others."""
 
-    def grants(self, only: frozenset[Principal] | None = None) -> Iterator[ReachedGrant]:
+    def grants(
+        self, only: frozenset[Principal] | None = None, *, with_owner: bool = True
+    ) -> Iterator[ReachedGrant]:
         """Yield every grant of a principal, or of those in `only`; the owner's own first."""
         owner = self._event_type.name.owner
         if isinstance(owner, Principal):
-            if only is None or owner in only:
-                yield from self._granted(owner, None, owner_chain(owner, self._at))
+            own = self.owner_grant() if with_owner else None
+            if own is not None and (only is None or owner in only):
+                yield own
             if not any(isinstance(one.certificate.subject, Threshold) for one in self._pool):
                 yield from self._from_owner(owner, only)
                 return
@@ -212,38 +220,39 @@ class Reach:
     # ------------------------------------------------------------ all principals at once
 
     def _from_owner(self, owner: Principal, only: frozenset[Principal] | None) -> Iterator[ReachedGrant]:
-        kept = self._paths(owner)
-        for holder, paths in kept.items():
-            if holder != owner and (only is None or holder in only):
-                for path in paths:
-                    chain = self._proved(path.certificates, holder, path.validity)
-                    if chain is not None:
-                        yield from self._granted(holder, path.authority, chain)
+        for holder, paths in self._paths(owner).items():
+            if only is None or holder in only:
+                yield from (grant for path in paths if (grant := self.granted(holder, path)) is not None)
 
-    def _paths(self, owner: Principal) -> dict[Principal, list[_Path]]:
-        """Return the chains of each principal, breadth first, none of which another makes needless."""
-        kept: dict[Principal, list[_Path]] = {}
-        waiting = deque([(owner, _START)])
-        while waiting:
-            issuer, path = waiting.popleft()
-            if path is not _START and path not in kept[issuer]:
-                continue  # a better one was found meanwhile
-            for signed in filter(self._trusts, self._issued.get(issuer, ())):
-                for meaning in self._book.meanings(signed.certificate.subject, Budget(_STEPS_MAX)):
-                    holder = meaning.subject
-                    if not isinstance(holder, Principal) or holder == owner:
-                        continue
-                    longer = self._extended(path, signed, meaning)
-                    if longer is None or not self._keep(kept.setdefault(holder, []), longer):
-                        continue
-                    if longer.may_delegate:
-                        waiting.append((holder, longer))
+    def _paths(self, owner: Principal) -> dict[Principal, list[Path]]:
+        """Return the chains of each principal, round by round, none of which another makes needless."""
+        kept: dict[Principal, list[Path]] = {}
+        frontier = [(owner, START)]
+        while frontier:
+            new = [
+                (holder, longer)
+                for holder, longer in self._longer(frontier)
+                if holder != owner and self.keep(kept.setdefault(holder, []), longer)
+            ]
+            # One that was found in this round may be needless by the end of it.
+            frontier = [(holder, one) for holder, one in new if one.may_delegate and one in kept[holder]]
         return kept
 
-    def _extended(self, path: _Path, signed: SignedCertificate, meaning: Meaning) -> _Path | None:
+    def _longer(self, frontier: Iterable[tuple[Principal, Path]]) -> Iterator[tuple[Principal, Path]]:
+        for issuer, path in frontier:
+            for signed in filter(self._trusts, self._issued.get(issuer, ())):
+                for meaning in self._book.meanings(signed.certificate.subject, Budget(_STEPS_MAX)):
+                    holder, longer = meaning.subject, self.extended(path, signed, meaning.through)
+                    if isinstance(holder, Principal) and longer is not None:
+                        yield holder, longer
+
+    def extended(
+        self, path: Path, signed: SignedCertificate, through: tuple[SignedCertificate, ...] = ()
+    ) -> Path | None:
+        """Return a chain with one certificate more, and the names of its subject; None if it is empty."""
         certificate = signed.certificate
         assert isinstance(certificate, AuthorisationCertificate)  # noqa: S101 - only those are filed
-        used = (signed, *meaning.through)
+        used = (signed, *through)
         if len(path.certificates) + len(used) > DEFAULT_LIMITS.certificates_max:
             return None
         authority = self._reduced(path.authority, self._one(certificate.authority))
@@ -258,7 +267,7 @@ class Reach:
         hinges = path.hinges | self._hinges_of(signed)
         # A name certificate may serve two links of one chain.
         certificates = tuple({one.id: one for one in (*path.certificates, *used)}.values())
-        return _Path(authority, validity, certificate.may_delegate, hinges, certificates)
+        return Path(authority, validity, certificate.may_delegate, hinges, certificates)
 
     def _reduced(self, first: Authority | None, second: Authority) -> Authority | None:
         if first is None or first is second:
@@ -284,7 +293,7 @@ class Reach:
             found = self._hinges[signed.id] = hinges_of(certificate)
         return found
 
-    def _keep(self, kept: list[_Path], path: _Path) -> bool:
+    def keep(self, kept: list[Path], path: Path) -> bool:
         """Keep a path unless a kept one grants as much, and let go of those that it makes needless."""
         if any(self._is_as_good(one, path) for one in kept):
             return False
@@ -295,7 +304,7 @@ class Reach:
         kept.append(path)
         return True
 
-    def _is_as_good(self, one: _Path, other: _Path) -> bool:
+    def _is_as_good(self, one: Path, other: Path) -> bool:
         """Return whether `one` surely grants what `other` grants, as `flows.at_least_as_good` does."""
         if not one.hinges <= other.hinges or (other.may_delegate and not one.may_delegate):
             return False
@@ -305,33 +314,40 @@ class Reach:
             return True
         if one.authority is None or other.authority is None:
             return one.authority is None
-        pair = id(one.authority), id(other.authority)
+        return self._inclusion(one.authority, other.authority)
+
+    def _inclusion(self, wide: Authority, narrow: Authority) -> bool:
+        """Work out, once for each pair, whether one authority surely includes another."""
+        pair = id(wide), id(narrow)
         if pair not in self._included:
             # That an attribute is missing may let a later restriction admit more, where it is hidden.
-            shown, fewer = one.authority.attributes, other.authority.attributes
+            shown, fewer = wide.attributes, narrow.attributes
             is_alike = fewer is ALL_ATTRIBUTES or all(
                 uid in fewer or (shown is not ALL_ATTRIBUTES and uid not in shown) for uid in self._sought
             )
-            self._included[pair] = is_alike and includes(wide=one.authority, narrow=other.authority)
+            self._included[pair] = is_alike and includes(wide=wide, narrow=narrow)
         return self._included[pair]
 
     # ------------------------------------------------------------ one principal after the other
 
-    def _one_by_one(self, only: frozenset[Principal] | None) -> Iterator[ReachedGrant]:
-        """Run the kernel's search for each principal that a certificate names."""
+    def searched(self) -> frozenset[Principal]:
+        """Return the principals that the pool, or the quorum that owns the type, names."""
         owner = self._event_type.name.owner
         try:
             root = root_terminal(owner, self._constitutions)
         except UnknownQuorum:
-            return
-        named = {
-            member
-            for one in self._pool
-            for member in _leaves_of(one)
-            if isinstance(member, Principal) and member != owner
-        }
+            return frozenset()
+        named = {member for one in self._pool for member in _leaves_of(one) if isinstance(member, Principal)}
         if isinstance(root, Threshold):
             named |= {member for member in leaves(root) if isinstance(member, Principal)}
+        return frozenset(named - {owner})
+
+    def _one_by_one(self, only: frozenset[Principal] | None) -> Iterator[ReachedGrant]:
+        """Run the kernel's search for each principal that a certificate names."""
+        named = self.searched()
+        if not named:
+            return
+        root = root_terminal(self._event_type.name.owner, self._constitutions)
         rules = Rules(
             admits=lambda signed: covers_type(signed, self._event_type),
             trusts=self._trusts,
@@ -349,8 +365,10 @@ class Reach:
             self.left_out += search.left_out
             for flow in needed(one for one in found if not one.validity.is_empty):
                 chain = self._proved(certificates_of(flow), principal, flow.validity)
-                if chain is not None:
-                    yield from self._granted(principal, self._one(chain.authority), chain)
+                authority = None if chain is None else self._one(chain.authority)
+                grant = None if chain is None else self._granted(principal, authority, chain)
+                if grant is not None:
+                    yield grant
 
     # ------------------------------------------------------------ what the kernel says of a chain
 
@@ -374,6 +392,18 @@ class Reach:
             if isinstance(one.certificate, NameCertificate) and one.certificate.validity != UNBOUNDED
         )
 
+    def granted(self, holder: Principal, path: Path) -> ReachedGrant | None:
+        """Return what a chain shows to its holder; None if the verifier refuses it, or it shows nothing."""
+        chain = self._proved(path.certificates, holder, path.validity)
+        return None if chain is None else self._granted(holder, path.authority, chain)
+
+    def owner_grant(self) -> ReachedGrant | None:
+        """Return what the owner of the type sees, if that is one principal."""
+        owner = self._event_type.name.owner
+        if not isinstance(owner, Principal):
+            return None
+        return self._granted(owner, None, owner_chain(owner, self._at))
+
     def _proved(
         self, certificates: tuple[SignedCertificate, ...], subject: Principal, period: Validity
     ) -> VerifiedChain | None:
@@ -396,20 +426,21 @@ class Reach:
 
     def _granted(
         self, principal: Principal, authority: Authority | None, chain: VerifiedChain
-    ) -> Iterator[ReachedGrant]:
+    ) -> ReachedGrant | None:
         period = chain.validity.intersection(self._event_type.validity)
         for one in chain.certificates if self._ends else ():
             if one.id in self._ends:
                 period = period.intersection(Validity(None, self._ends[one.id]))
         moment = _moment_in(period, self._at)
         if moment is None:
-            return
+            return None
         known = id(authority)
         if known not in self._sights:
             self._sights[known] = self._sight(principal, chain, moment)
         sight = self._sights[known]
-        if sight is not None:
-            yield ReachedGrant(principal, period, chain.may_delegate, sight, chain.certificates)
+        if sight is None:
+            return None
+        return ReachedGrant(principal, period, chain.may_delegate, sight, chain.certificates)
 
     def _sight(self, principal: Principal, chain: VerifiedChain, moment: Instant) -> Sight | None:
         """Ask the kernel what a chain shows: the answer is the same for chains of one authority."""

@@ -15,21 +15,26 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import dataset
 
 from maia.config.constitutions import constitutions_of, read_quorums
 from maia.config.input_files import QUORUM_SUFFIX, BadFile, read_certificates, read_definitions
 from maia.config.type_folder import verified_lineage
-from maia.credentials import QuorumEvidence, certificate_from_bytes, certificate_to_bytes
+from maia.credentials import (
+    QuorumEvidence,
+    certificate_from_bytes,
+    certificate_to_bytes,
+    statement_to_bytes,
+)
 from maia.credentials.encoding.certificates import signed_part
-from maia.credentials.statements import CertificateNotRevalidated, CertificateRevoked
 from maia.events import Instant
+from maia.spark.closure.filing import is_revoked, monitor_of
 from maia.spark.governed.right_watch import read_statements
 from maia.types import VerifiedType
-from maia.validity import Monitor
 
 REGISTER_BYTES_MAX: Final = 1 << 30
 CERTIFICATES_MAX: Final = 10_000_000
-"""Certificates of one pool; they are in the driver's memory once."""
+"""Certificates of one pool that a process reads; what is larger is a table, which Spark reads."""
 
 
 class RegisterLine(msgspec.Struct, frozen=True):
@@ -119,24 +124,25 @@ def read_types(
     ]
 
 
-def _column(path: Path) -> list[bytes]:
+def check_table(path: Path) -> None:
+    """Refuse what is no Parquet file, or folder of such, with a column of certificates; read no row of it."""
     try:
-        table = pq.read_table(path, columns=["certificate"])
-    except (OSError, pa.ArrowException) as problem:
+        kind = dataset.dataset(path, format="parquet").schema.field("certificate").type
+    except (OSError, pa.ArrowException, KeyError) as problem:
         raise BadFile(f"`{path}` is no Parquet file with a column `certificate`") from problem
+    if not pa.types.is_binary(kind):
+        raise BadFile(f"the column `certificate` of `{path}` holds no certificates")
+
+
+def _column(path: Path) -> list[bytes]:
+    check_table(path)
+    table = pq.read_table(path, columns=["certificate"])
     return [bytes(one) for one in table.column(0).to_pylist() if isinstance(one, bytes)]
 
 
 def _revoked(certificates: Iterable[bytes], statements: Iterable[Path], at: Instant) -> frozenset[bytes]:
     """Return the certificates that are revoked, by what their issuers and testers state."""
-    heard = read_statements(statements)
-    if not heard:
-        return frozenset()
-    monitor = Monitor()
-    for one in heard:
-        if (refused := monitor.receive(one, at).refused) is not None:
-            raise refused
-    revoked = (CertificateRevoked, CertificateNotRevalidated)
+    heard = monitor_of(map(statement_to_bytes, read_statements(statements)), at)
     return frozenset(
-        data for data in certificates if isinstance(monitor.check(certificate_from_bytes(data), at), revoked)
+        one for one in certificates if heard and is_revoked(certificate_from_bytes(one), heard, at)
     )

@@ -1,24 +1,30 @@
 """How is the closure of a pool computed by many machines, kept as a table, and brought up to date?
 
-The certificates are filed under the types that they could be about, and one task computes all grants of a
-type (`reach.py`). A closure is a folder that any reader of Parquet can query:
+The certificates are filed under the types that they could be about (`filing.py`), and chains of them are
+found in rounds of joins (`rounds.py`). A closure is a folder, or a place in an object store, that any reader
+of Parquet can query:
 
     rows/type_no=0/…    a row for each principal, attribute and chain: see ROWS
     pool/type_no=0/…    the certificates that count for the type: see POOL
     closure.json        which types, computed when
 
 When one certificate comes or goes, only the principals that it leads to, in the types that it is about,
-are computed anew, from the certificates that lead to them. The files of other types are linked.
+are computed anew, from the certificates that lead to them. The files of other types are linked. That is done
+by the process that asks, without Spark, and it holds what depends on the change, not the pool.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import msgspec
@@ -28,22 +34,19 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
-from maia.credentials import (
-    Principal,
-    QuorumEvidence,
-    SignedCertificate,
-    certificate_from_bytes,
-    quorum_of,
-    verify_constitution,
-)
-from maia.credentials.certificate import AuthorisationCertificate
-from maia.credentials.chains.quorum import evidence_from_bytes, evidence_to_bytes
+from maia.credentials import Principal, QuorumEvidence, certificate_from_bytes
+from maia.credentials.chains.quorum import evidence_to_bytes
 from maia.errors import BadInput
 from maia.events import Instant
+from maia.places import AlreadyThere, Place, place_of
 from maia.private_files import create_private
-from maia.spark.closure.reach import Reach, ReachedGrant, covers_type
+from maia.spark.closure.filing import FILED_DDL, POOL, Filing, FilingTask, Lineage, RevokedTask, World
+from maia.spark.closure.reach import Reach, ReachedGrant
+from maia.spark.closure.rounds import Rounds
 from maia.spark.errors import told_to_spark
-from maia.types import VerifiedType, definition_from_bytes, definition_to_bytes, verify_definition
+from maia.spark.session.cluster import is_here, parallelism
+from maia.spark.stored_files import StoredFiles
+from maia.types import VerifiedType, definition_to_bytes
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -77,34 +80,15 @@ ROWS: Final = pa.schema(
 `transformation` what the chain makes of the attribute; each is empty where there is none.
 """
 
-POOL: Final = pa.schema(
-    [
-        pa.field("id", pa.binary(), nullable=False),
-        pa.field("issuer", pa.binary(), nullable=False),
-        pa.field("subject", pa.binary()),
-        pa.field("certificate", pa.binary(), nullable=False),
-        pa.field("ends", pa.int64()),
-    ]
-)
-"""`subject` is null where it is a name or a threshold, and in name certificates; `ends` is the last moment of
-a certificate that was revoked, in microseconds, where the pool has such.
-"""
-
-_ROWS_DDL: Final = (
-    "type_no int, principal binary, type_id binary, type string, owner string, attribute string, uid string, "
-    "since timestamp, until timestamp, where string, condition string, transformation string, "
-    "shown_as string, tests array<string>, may_delegate boolean, certificates array<binary>"
-)
-_POOL_DDL: Final = "type_no int, id binary, issuer binary, subject binary, certificate binary, ends bigint"
 _NOTE: Final = "closure.json"
 _VERSION: Final = 1
 _NOTE_BYTES_MAX: Final = 256 << 20
 _PARTITIONS_PER_CORE: Final = 4
 _BATCH_ROWS: Final = 50_000
-
-
-Lineage: TypeAlias = tuple[bytes, ...]
-"""A type of a closure: its newest version, after those that it was made from."""
+_FILE_BYTES: Final = 32 << 20
+"""About what an update holds before it writes a file."""
+ANEW_MAX: Final = 200_000
+"""Certificates that an update computes with; what depends on more of them is computed anew, in Spark."""
 
 
 class _ClosureNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,99 +104,64 @@ class _ClosureNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """A closure on disk."""
+    """A closure in a folder or another place."""
 
-    folder: Path
+    place: Place
     at: Instant
     types: tuple[Lineage, ...]
     names: tuple[str, ...]
     """The readable names of the types, by number."""
     quorums: tuple[bytes, ...]
     certificates: int
+    revoked: int = field(default=0, compare=False)
+    """How many were left out, when it was computed, because a statement revokes them."""
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        return spark.read.parquet(str(self.folder.resolve() / "rows"))
+        """Return the table."""
+        return _table_of(spark, self, list(_files(self).values()))
 
     def keep(self) -> None:
         """Write the note, which makes the folder a closure; last of all."""
         note = _ClosureNote(
             _VERSION, int(self.at), list(self.types), list(self.names), list(self.quorums), self.certificates
         )
-        new = self.folder / f"{_NOTE}.new"
-        with create_private(new) as file:
-            file.write(msgspec.json.encode(note))
-        new.replace(self.folder / _NOTE)
+        self.place.create(_NOTE, msgspec.json.encode(note))
 
 
-def open_closure(folder: Path) -> Closure:
+def open_closure(where: str | os.PathLike[str]) -> Closure:
     """Return a closure that `build` or `update` made."""
+    place = place_of(where)
     try:
-        with (folder / _NOTE).open("rb") as file:
+        with place.open(_NOTE) as file:
             note = msgspec.json.decode(file.read(_NOTE_BYTES_MAX), type=_ClosureNote)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadInput(
-            "INPUT-CLOSURE", f"`{folder}` is no closure; `maia pipeline closure build` makes one"
+            "INPUT-CLOSURE", f"`{where}` is no closure; `maia pipeline closure build` makes one"
         ) from problem
     if note.version != _VERSION:
-        raise BadInput("INPUT-CLOSURE", f"`{folder}` is a closure of another version")
+        raise BadInput("INPUT-CLOSURE", f"`{where}` is a closure of another version")
     return Closure(
-        folder, Instant(note.at), tuple(note.types), tuple(note.names), tuple(note.quorums), note.certificates
+        place, Instant(note.at), tuple(note.types), tuple(note.names), tuple(note.quorums), note.certificates
     )
 
 
-# What a task needs to know of the types, and how it fills the table
+@contextmanager
+def _begun(where: str | os.PathLike[str]) -> Iterator[Place]:
+    """Hand out a place in which nothing is yet; if the body fails, nothing is left of it in a store."""
+    place = place_of(where)
+    # In a store, there is what has files: some keep the name of a folder that is empty.
+    if place.listed(is_deep=True) if place.local is None else place.exists():
+        raise BadInput("INPUT-CLOSURE", f"`{where}` is already there")
+    try:
+        yield place
+    except BaseException:
+        if place.local is None:
+            for one in place.listed(is_deep=True):
+                place.remove(one.path)
+        raise
 
 
-class _World:
-    """The types of a closure, verified by the process that works on them."""
-
-    __slots__ = ("at", "constitutions", "types")
-
-    def __init__(self, types: Sequence[Lineage], quorums: Sequence[bytes], at: Instant) -> None:
-        self.at = at
-        shown = map(evidence_from_bytes, quorums)
-        self.constitutions = tuple(verify_constitution(one, quorum=quorum_of(one)) for one in shown)
-        self.types = [self._verified(one) for one in types]
-
-    def _verified(self, lineage: Lineage) -> VerifiedType:
-        found: VerifiedType | None = None
-        for data in lineage:
-            signed = definition_from_bytes(data)
-            found = verify_definition(signed, at=self.at, previous=found, constitutions=self.constitutions)
-        if found is None:
-            raise BadInput("INPUT-CLOSURE", "a type of the closure has no version")
-        return found
-
-
-class _Filing:
-    """Under which types does a certificate go? Asked once for each resource that certificates name."""
-
-    def __init__(self, world: _World) -> None:
-        self._types, self._known = world.types, dict[object, tuple[int, ...]]()
-
-    def numbers(self, signed: SignedCertificate) -> tuple[int, ...]:
-        """Return the numbers of the types; a name may be used under all of them."""
-        certificate = signed.certificate
-        if not isinstance(certificate, AuthorisationCertificate):
-            return tuple(range(len(self._types)))
-        authority = certificate.authority
-        key = (authority.resources, authority.actions, bool(authority.attributes))
-        if key not in self._known:
-            self._known[key] = tuple(no for no, one in enumerate(self._types) if covers_type(signed, one))
-        return self._known[key]
-
-    def filed(self, certificates: Mapping[bytes, int | None]) -> dict[int, list[dict[str, object]]]:
-        """Return certificates, with their ends, as rows of the pools of their types."""
-        found: dict[int, list[dict[str, object]]] = {}
-        for data, ends in certificates.items():
-            signed = certificate_from_bytes(data)
-            one, subject = signed.certificate, None
-            if isinstance(one, AuthorisationCertificate) and isinstance(one.subject, Principal):
-                subject = one.subject.key
-            row = dict(zip(POOL.names, (signed.id, one.issuer.key, subject, data, ends), strict=True))
-            for number in self.numbers(signed):
-                found.setdefault(number, []).append(row)
-        return found
+# Grants as rows of the table
 
 
 def _columns(grants: Iterable[ReachedGrant], event_type: VerifiedType) -> Iterator[pa.RecordBatch]:
@@ -251,84 +200,160 @@ def _columns(grants: Iterable[ReachedGrant], event_type: VerifiedType) -> Iterat
 def build(  # noqa: PLR0913 - each is named at the call
     spark: SparkSession,
     certificates: Sequence[bytes],
-    folder: Path,
+    where: str | os.PathLike[str],
     *,
     types: Sequence[Sequence[VerifiedType]],
+    tables: Sequence[str] = (),
     quorums: Sequence[QuorumEvidence] = (),
     ends: Mapping[bytes, Instant] | None = None,
+    statements: Sequence[bytes] = (),
     at: Instant,
     step: Callable[[str], None] = lambda _title: None,
+    work: Path | None = None,
 ) -> Closure:
-    """Compute the closure of a pool into a new folder.
+    """Compute the closure of a pool into a new folder, or a place.
 
-    `types` are the versions of each type, the oldest first; rows are about the newest. Certificates that
-    are revoked are left out by the caller; for questions about the past they are there with the
+    Spark computes in a folder. For a place in an object store that is one that is made in `work`, on this
+    machine if it is not named, and gone afterwards; tasks then copy the closure to the place.
+
+    `types` are the versions of each type, the oldest first; rows are about the newest. A large pool is in
+    `tables`, Parquet files with a column `certificate`, which Spark reads. What `statements` revoke
+    is left out; for questions about the past, revoked certificates are there with the
     last moment at which they counted, in `ends`.
     """
-    if folder.exists():
-        raise BadInput("INPUT-CLOSURE", f"`{folder}` is already there")
     closed = tuple(tuple(definition_to_bytes(one.signed) for one in versions) for versions in types)
     shown = tuple(map(evidence_to_bytes, quorums))
-    folder.mkdir(mode=0o700, parents=True)
-    given = folder / "given.parquet"
     last = [None if ends is None else ends.get(one) for one in certificates]
-    _write(
-        pa.table({"certificate": pa.array(certificates, pa.binary()), "ends": pa.array(last, pa.int64())}),
-        given,
-    )
-    cores = spark.sparkContext.defaultParallelism
-    step("filing certificates")
-    pool = str(folder.resolve() / "pool")
-    tasks = max(1, min(len(closed), _PARTITIONS_PER_CORE * cores))
-    filed = spark.read.parquet(str(given.resolve())).repartition(cores)
-    filed = filed.mapInArrow(_filing(closed, shown, at), _POOL_DDL).repartition(tasks, "type_no")
-    filed.write.partitionBy("type_no").parquet(pool)
-    step("computing chains")
-    if any(Path(pool).glob("type_no=*")):
-        by_type = spark.read.schema(_POOL_DDL).parquet(pool).repartition(tasks, "type_no").groupBy("type_no")
-        found = by_type.applyInArrow(_closing(closed, shown, at), _ROWS_DDL)
-        found.write.partitionBy("type_no").parquet(str(folder.resolve() / "rows"))
-    made = Closure(
-        folder, at, closed, tuple(one[-1].name.name for one in types), shown, len(set(certificates))
-    )
-    # A type without any certificate has its owner alone.
-    for number in range(len(closed)):
-        if not (folder / "pool" / f"type_no={number}").is_dir():
-            _write_rows(made, number, pa.Table.from_batches([], POOL), None, frozenset())
-    given.unlink()
-    made.keep()
+    given = pa.table({"certificate": pa.array(certificates, pa.binary()), "ends": pa.array(last, pa.int64())})
+    with _begun(where) as place, _folder_for(spark, place, work) as folder:
+        pool = _Pool(given, tables, closed, shown, statements)
+        count, revoked = _compute(spark, pool, folder, types=types, at=at, step=step)
+        if place.local is None:
+            step("copying to the place")
+            _copy(spark, folder, place)
+        names = tuple(versions[-1].name.name for versions in types)
+        made = Closure(place, at, closed, names, shown, count - revoked, revoked)
+        made.keep()
     return made
 
 
-# Any: Spark calls these with batches of Arrow, and has no type for such functions.
-def _filing(types: Sequence[Lineage], quorums: Sequence[bytes], at: Instant) -> Any:
-    def file(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+@contextmanager
+def _folder_for(spark: SparkSession, place: Place, work: Path | None) -> Iterator[Path]:
+    """Hand out the new folder in which Spark computes: the place, or one that is gone afterwards."""
+    if place.local is not None:
+        place.local.mkdir(mode=0o700, parents=True)
+        yield place.local
+        return
+    if work is None and not is_here(spark):
+        raise BadInput(
+            "INPUT-PIPELINE-CHECKPOINT",
+            "on a cluster, a closure for an object store comes together in a folder that every worker reads "
+            "and writes: name such a folder with --checkpoint",
+        )
+    with tempfile.TemporaryDirectory(prefix="maia-closure-", dir=work) as folder:
+        yield Path(folder).resolve()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """What a closure is computed from."""
+
+    given: pa.Table
+    tables: Sequence[str]
+    types: tuple[Lineage, ...]
+    quorums: tuple[bytes, ...]
+    statements: Sequence[bytes]
+
+
+def _compute(
+    spark: SparkSession,
+    pool: _Pool,
+    folder: Path,
+    *,
+    types: Sequence[Sequence[VerifiedType]],
+    at: Instant,
+    step: Callable[[str], None],
+) -> tuple[int, int]:
+    """Write pool and rows into a folder; return how many certificates there are, and how many revoked."""
+    closed, shown, statements = pool.types, pool.quorums, pool.statements
+    given, rounds = folder / "given.parquet", folder / "rounds"
+    with create_private(given) as file:
+        pq.write_table(pool.given, file, compression="zstd")
+    tasks, whole = _PARTITIONS_PER_CORE * parallelism(spark), str(folder.resolve())
+    step("filing certificates")
+    # All tasks work on a type together: its certificates, and later its rows, go to several of them.
+    parts = -(-tasks // max(1, len(closed)))
+    read = spark.read.parquet(str(given.resolve()))
+    for table in pool.tables:
+        more = spark.read.parquet(table).select("certificate").where("certificate is not null")
+        read = read.unionByName(more.withColumn("ends", F.lit(None).cast("bigint")))
+    read = read.dropDuplicates(["certificate"])
+    filed = read.repartition(tasks).mapInArrow(FilingTask(closed, shown, at, statements), FILED_DDL)
+    filed = filed.repartition(tasks, "type_no", F.pmod(F.xxhash64("id"), F.lit(parts)))
+    filed.write.partitionBy("type_no").parquet(f"{whole}/pool")
+    step("computing chains")
+    newest = [versions[-1] for versions in types]
+    found = _owners_rows(spark, newest, World(closed, shown, at))
+    if any((folder / "pool").glob("type_no=*")):
+        work = Rounds(spark, f"{whole}/pool", str(rounds.resolve()), closed, shown, at, tasks)
+        owners = [one.name.owner for one in newest]
+        chains = work.grants([one.key if isinstance(one, Principal) else None for one in owners])
+        found = found.unionByName(chains)
+    names = [
+        (no, bytearray(one.type_id), one.name.name, str(one.name.owner)) for no, one in enumerate(newest)
+    ]
+    about = spark.createDataFrame(names, "type_no int, type_id binary, type string, owner string")
+    rows = found.join(F.broadcast(about), "type_no").select("type_no", *ROWS.names)
+    rows = rows.repartition(tasks, "type_no", F.pmod(F.xxhash64("principal"), F.lit(parts)))
+    rows.write.partitionBy("type_no").parquet(f"{whole}/rows")
+    count, revoked = read.count(), 0
+    if statements:
+        monitored = RevokedTask(tuple(statements), at)
+        revoked = read.select("certificate").mapInArrow(monitored, "certificate binary").count()
+    given.unlink()
+    shutil.rmtree(rounds, ignore_errors=True)
+    return count, revoked
+
+
+def _copy(spark: SparkSession, folder: Path, place: Place) -> None:
+    """Let tasks copy the files of a closure, each as it is."""
+    files = [str(file.relative_to(folder)) for file in folder.glob("*/type_no=*/*.parquet")]
+    tasks = min(len(files), _PARTITIONS_PER_CORE * parallelism(spark))
+    named = spark.createDataFrame([(one,) for one in files], "path string").repartition(max(1, tasks))
+    named.mapInArrow(_CopyTask(str(folder), place), "path string").count()
+
+
+@dataclass(frozen=True, slots=True)
+class _CopyTask:
+    """Copies files from a folder to a place. Pickled into the job."""
+
+    folder: str
+    place: Place
+
+    # Any: pyarrow is not typed, and Spark calls this with its batches.
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Copy files, and pass on their paths."""
         with told_to_spark():
-            filing = _Filing(_World(types, quorums, at))
             for batch in batches:
-                filed = filing.filed(
-                    dict(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
-                )
-                rows = [{"type_no": number, **row} for number, some in filed.items() for row in some]
-                schema = POOL.insert(0, pa.field("type_no", pa.int32()))
-                yield pa.RecordBatch.from_pylist(rows, schema=schema)
-
-    return file
+                for path in batch.column("path").to_pylist():
+                    # A task that died before may have copied it, whole as every file of a place is.
+                    with suppress(AlreadyThere):
+                        self.place.create(path, Path(self.folder, path).read_bytes())
+                yield batch
 
 
-def _closing(types: Sequence[Lineage], quorums: Sequence[bytes], at: Instant) -> Any:
-    def close(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        with told_to_spark():
-            number = key[0].as_py()
-            world = _World([types[number]], quorums, at)
-            batches = _computed(world, table, None)
-            rows = pa.Table.from_batches(batches, ROWS)
-            return rows.add_column(0, "type_no", pa.array([number] * len(rows), pa.int32()))
+def _owners_rows(spark: SparkSession, types: Sequence[VerifiedType], world: World) -> DataFrame:
+    """Return what the owners of types see, which no certificate says."""
+    made = []
+    for number, one in enumerate(types):
+        grant = Reach(one, (), at=world.at, constitutions=world.constitutions).owner_grant()
+        rows = pa.Table.from_batches(_columns(() if grant is None else (grant,), one), ROWS)
+        made.append(rows.add_column(0, "type_no", pa.array([number] * len(rows), pa.int32())))
+    whole = pa.concat_tables(made).drop_columns(["type_id", "type", "owner"])
+    return spark.createDataFrame(whole)
 
-    return close
 
-
-def _computed(world: _World, pool: pa.Table, only: frozenset[Principal] | None) -> Iterator[pa.RecordBatch]:
+def _computed(world: World, pool: pa.Table, only: frozenset[Principal] | None) -> Iterator[pa.RecordBatch]:
     """Compute the grants of the one type of `world`."""
     (event_type,) = world.types
     ids, ends = pool.column("id").to_pylist(), pool.column("ends").to_pylist()
@@ -357,116 +382,203 @@ class ClosureUpdate:
 
 def certificates_of(closure: Closure) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
-    for file in (closure.folder / "pool").glob("type_no=*/*.parquet"):
-        table = pq.read_table(file, columns=["id", "certificate"], partitioning=None)
-        found |= zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)
+    for number in range(len(closure.types)):
+        for batch in _Part(closure, "pool", number, POOL).batches(["id", "certificate"]):
+            found |= zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
     return found
 
 
 def update(
     old: Closure,
-    folder: Path,
+    where: str | os.PathLike[str],
     *,
     added: Sequence[bytes] = (),
     removed: Sequence[bytes] = (),
     at: Instant | None = None,
 ) -> tuple[Closure, ClosureUpdate]:
-    """Write the closure of a pool with some certificates more, and some less, into a new folder.
+    """Write the closure of a pool with some certificates more, and some less, into a new folder, or a place.
 
     It is computed here and not in Spark: less depends on a few certificates than a job costs.
     """
-    if folder.exists():
-        raise BadInput("INPUT-CLOSURE", f"`{folder}` is already there")
     now = old.at if at is None else at
-    filing = _Filing(_World(old.types, old.quorums, now))
+    filing = Filing(World(old.types, old.quorums, now))
     more, less = (filing.filed(dict.fromkeys(some)) for some in (added, removed))
-    folder.mkdir(mode=0o700, parents=True)
-    new = replace(old, folder=folder, at=now, certificates=old.certificates + len(added) - len(removed))
     principals = 0
-    for number in range(len(old.types)):
-        if number not in more and number not in less:
-            for part in ("pool", "rows"):
-                _link(old.folder / part / f"type_no={number}", folder / part / f"type_no={number}")
-            continue
-        pool = _read(old, "pool", number, POOL)
-        fresh, lost = (pa.Table.from_pylist(one.get(number, []), POOL) for one in (more, less))
-        # A certificate that is added again is there once.
-        is_other = pc.invert(pc.is_in(pool["id"], value_set=pa.concat_tables([fresh, lost])["id"]))
-        after = pa.concat_tables([pool.filter(is_other), fresh])
-        ends = _affected(pa.concat_tables([pool, fresh]), pa.concat_tables([lost, fresh]))
-        principals += _write_rows(new, number, after, old, ends)
-    new.keep()
+    with _begun(where) as place:
+        new = replace(old, place=place, at=now, certificates=old.certificates + len(added) - len(removed))
+        for number in range(len(old.types)):
+            if number not in more and number not in less:
+                for part in ("pool", "rows"):
+                    _take_over(old.place / part / f"type_no={number}", place / part / f"type_no={number}")
+                continue
+            fresh, lost = (pa.Table.from_pylist(one.get(number, []), POOL) for one in (more, less))
+            # A certificate that is added again is there once.
+            changed = pa.concat_tables([lost, fresh])
+            before = _Part(old, "pool", number, POOL)
+            after = before.without("id", changed["id"]), fresh
+            principals += _update_type(new, number, old, [before, fresh], after, changed)
+        new.keep()
     return new, ClosureUpdate(len(more.keys() | less.keys()), principals)
 
 
-def _affected(pool: pa.Table, changed: pa.Table) -> frozenset[bytes] | None:
-    """Return the principals that the changed certificates lead to; None for all, where names take part."""
-    if pool.column("subject").null_count:
-        return None
-    onward: dict[bytes, list[bytes]] = {}
-    for issuer, subject in zip(*_edges(pool), strict=True):
-        onward.setdefault(issuer, []).append(subject)
-    return _reached(onward, changed.column("subject").to_pylist())
-
-
-def _edges(pool: pa.Table) -> tuple[list[bytes], list[bytes]]:
-    return pool.column("issuer").to_pylist(), pool.column("subject").to_pylist()
-
-
-def _reached(edges: Mapping[bytes, Sequence[bytes]], start: Iterable[bytes]) -> frozenset[bytes]:
-    found = set[bytes]()
-    waiting = list(start)
-    while waiting:
-        here = waiting.pop()
-        if here not in found:
-            found.add(here)
-            waiting.extend(edges.get(here, ()))
-    return frozenset(found)
-
-
-def _write_rows(
-    closure: Closure, number: int, pool: pa.Table, old: Closure | None, ends: frozenset[bytes] | None
+def _update_type(
+    closure: Closure,
+    number: int,
+    old: Closure,
+    ever: Sequence[_Part | pa.Table],
+    after: Sequence[_Part | pa.Table],
+    changed: pa.Table,
 ) -> int:
-    """Write the pool of a type, and its rows: of `ends` anew, of others as they were. Return how many."""
-    world = _World([closure.types[number]], closure.quorums, closure.at)
-    asked, only, kept = pool, None, pa.Table.from_batches([], ROWS)
-    if old is not None and ends is not None:
-        before: dict[bytes, list[bytes]] = {}
-        for issuer, subject in zip(*_edges(pool), strict=True):
-            before.setdefault(subject, []).append(issuer)
-        leading = pa.array(sorted(_reached(before, ends)), pa.binary())
-        asked = pool.filter(pc.is_in(pool.column("subject"), value_set=leading))
-        only = frozenset(map(Principal, ends))
-        rows = _read(old, "rows", number, ROWS)
-        is_new = pc.is_in(rows.column("principal"), value_set=pa.array(sorted(ends), pa.binary()))
-        kept = rows.filter(pc.invert(is_new))
-    computed = pa.Table.from_batches(_computed(world, asked, only), ROWS)
-    for part, table in (("pool", pool), ("rows", pa.concat_tables([kept, computed]))):
-        place = closure.folder / part / f"type_no={number}"
-        place.mkdir(parents=True)
-        _write(table, place / f"part-{uuid4()}.parquet")
+    """Write the pool of a type, and its rows: of whom the change leads to anew, of others as they were."""
+    world = World([closure.types[number]], closure.quorums, closure.at)
+    rows = _Part(old, "rows", number, ROWS)
+    ends = _reached(ever, changed["subject"], ("issuer", "subject"))
+    asked, only, kept = after, None, iter(())
+    if ends is not None:
+        leading = _reached(after, ends, ("subject", "issuer"))
+        asked = [_within(one, "subject", leading) for one in after]
+        only = frozenset(map(Principal, ends.to_pylist()))
+        kept = rows.without("principal", ends).batches()
+    size = sum(one.num_rows for one in asked)
+    if size > ANEW_MAX:
+        raise BadInput(
+            "INPUT-CLOSURE",
+            f"what changed has to do with {size:,} certificates of `{closure.names[number]}`: compute the "
+            "closure anew, without --since",
+        )
+    pool = pa.concat_tables([_loaded(one) for one in asked])
+    computed = pa.Table.from_batches(_computed(world, pool, only), ROWS)
+    stored = (batch for one in after for batch in _batches(one))
+    for part, schema, batches in (("pool", POOL, stored), ("rows", ROWS, chain(kept, computed.to_batches()))):
+        _write(batches, schema, closure.place / part / f"type_no={number}")
     return len(set(computed.column("principal").to_pylist()) if only is None else only)
 
 
-def _read(closure: Closure, part: str, number: int, schema: pa.Schema) -> pa.Table:
-    files = sorted((closure.folder / part / f"type_no={number}").glob("*.parquet"))
-    tables = [pq.read_table(file, partitioning=None).select(schema.names).cast(schema) for file in files]
-    return pa.concat_tables(tables) if tables else pa.Table.from_batches([], schema)
+def _reached(
+    pool: Sequence[_Part | pa.Table], start: pa.ChunkedArray | pa.Array, way: tuple[str, str]
+) -> pa.Array | None:
+    """Return the principals that certificates lead to; None for all, where names or thresholds take part.
+
+    In rounds: the certificates of those that the last round found lead to the next ones.
+    """
+    if any(_within(one, "subject", None).num_rows for one in pool):
+        return None
+    here, there = way
+    found = pc.unique(start)
+    frontier = found
+    while len(frontier):
+        steps = [_loaded(_within(one, here, frontier), [there])[there] for one in pool]
+        beyond = pc.unique(pa.chunked_array([chunk for one in steps for chunk in one.chunks], pa.binary()))
+        frontier = beyond.filter(pc.invert(pc.is_in(beyond, value_set=found)))
+        found = pa.concat_arrays([found, frontier])
+    return found
 
 
-def _write(table: pa.Table, path: Path) -> None:
-    with create_private(path) as file:
-        pq.write_table(table, file, compression="zstd")
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The pool or the rows of a type in a closure, some of it; read as it is needed."""
+
+    closure: Closure
+    part: str
+    number: int
+    schema: pa.Schema
+    # Any: pyarrow is not typed.
+    condition: Any = None
+
+    @property
+    def num_rows(self) -> int:
+        if not (names := self._names):
+            return 0
+        with self._place.dataset(names) as files:
+            return int(files.count_rows(filter=self.condition))
+
+    def where(self, condition: Any) -> _Part:
+        return replace(self, condition=condition if self.condition is None else self.condition & condition)
+
+    def without(self, column: str, values: pa.Array | pa.ChunkedArray) -> _Part:
+        return self.where(~pc.field(column).isin(_one_array(values)))
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        if not (files := self._names):
+            return
+        names = list(columns or self.schema.names)
+        with self._place.dataset(files) as found:
+            for batch in found.to_batches(columns=names, filter=self.condition):
+                yield batch.cast(pa.schema([self.schema.field(one) for one in names]))
+
+    @property
+    def _place(self) -> Place:
+        return self.closure.place / self.part / f"type_no={self.number}"
+
+    @property
+    def _names(self) -> list[str]:
+        return _tables_in(self._place)
 
 
-def _link(source: Path, target: Path) -> None:
+def _tables_in(place: Place, *, is_deep: bool = False) -> list[str]:
+    return [one.path for one in place.listed(is_deep=is_deep) if one.path.endswith(".parquet")]
+
+
+def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _within(one: _Part | pa.Table, column: str, values: pa.Array | None) -> _Part | pa.Table:
+    """Return the rows with one of these values; without any, those that have none."""
+    if isinstance(one, _Part):
+        field = pc.field(column)
+        return one.where(field.is_null() if values is None else field.isin(values))
+    return one.filter(pc.is_null(one[column]) if values is None else pc.is_in(one[column], value_set=values))
+
+
+def _batches(one: _Part | pa.Table) -> Iterable[pa.RecordBatch]:
+    return one.batches() if isinstance(one, _Part) else one.to_batches()
+
+
+def _loaded(one: _Part | pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+    if isinstance(one, pa.Table):
+        return one if columns is None else one.select(list(columns))
+    names = list(columns or one.schema.names)
+    return pa.Table.from_batches(one.batches(columns), pa.schema([one.schema.field(name) for name in names]))
+
+
+def _write(batches: Iterable[pa.RecordBatch], schema: pa.Schema, place: Place) -> None:
+    """Write batches as files, of which this process never holds more than one."""
+    held: list[pa.RecordBatch] = []
+    size, count = 0, 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= _FILE_BYTES:
+            _create(held, schema, place)
+            held, size, count = [], 0, count + 1
+    if held or not count:  # a table without rows has columns nevertheless
+        _create(held, schema, place)
+
+
+def _create(batches: list[pa.RecordBatch], schema: pa.Schema, place: Place) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_batches(batches, schema), buffer, compression="zstd")
+    place.create(f"part-{uuid4()}.parquet", buffer.getvalue())
+
+
+def _take_over(source: Place, target: Place) -> None:
     """Use the files of another closure, which no program changes; copy them where links do not reach."""
-    target.mkdir(parents=True)
-    for file in source.glob("*.parquet"):
-        try:
-            os.link(file, target / file.name)
-        except OSError:
-            shutil.copy2(file, target / file.name)
+    if target.local is not None:
+        target.local.mkdir(mode=0o700, parents=True)
+    for name in _tables_in(source):
+        if not _linked(source / name, target / name):
+            target.create(name, source.read(name))
+
+
+def _linked(source: Place, target: Place) -> bool:
+    if source.local is None or target.local is None:
+        return False
+    try:
+        os.link(source.local, target.local)
+    except OSError:
+        return False
+    return True
 
 
 # Who can see this, and what has changed since? Questions to the table of a closure, in Spark.
@@ -495,7 +607,7 @@ def who_can(
         found = found.where((F.col("attribute") == attribute) | (F.col("uid") == attribute))
     if at is not None:
         found = found.where(holds_at(at))
-    return found.drop("type_no")
+    return found
 
 
 def difference(spark: SparkSession, old: Closure, new: Closure) -> DataFrame:
@@ -512,10 +624,17 @@ def _some(spark: SparkSession, closure: Closure, other: Closure) -> DataFrame:
     differ = [file for name, file in mine.items() if closure.types != other.types or name not in others]
     if not differ:
         return closure.rows(spark).limit(0)
-    base = str(closure.folder.resolve() / "rows")
-    return spark.read.option("basePath", base).parquet(*map(str, differ))
+    return _table_of(spark, closure, differ)
 
 
-def _files(closure: Closure) -> dict[tuple[str, str], Path]:
-    files = (closure.folder.resolve() / "rows").glob("type_no=*/*.parquet")
-    return {(file.parent.name, file.name): file for file in files}
+def _files(closure: Closure) -> dict[str, Place]:
+    """Return the files of the rows, by their paths."""
+    rows = closure.place / "rows"
+    return {path: rows / path for path in _tables_in(rows, is_deep=True)}
+
+
+def _table_of(spark: SparkSession, closure: Closure, files: list[Place]) -> DataFrame:
+    """Return some files of a closure as a table."""
+    if closure.place.local is None:
+        return StoredFiles(tuple(files), ROWS).table(spark).select(*ROWS.names)
+    return spark.read.parquet(*map(str, files)).select(*ROWS.names)

@@ -1,7 +1,8 @@
 """How does a column, as it travels, become an Arrow array, every value checked?
 
 Executors ask, for each column of a frame that they have opened. Where all values of a column take
-as many bytes, it is read as a whole; any other column is read value by value.
+as many bytes, it is read as a whole, together with those of other frames that are as long; any other column
+is read value by value.
 """
 
 from __future__ import annotations
@@ -29,15 +30,20 @@ _Bytes = NDArray[np.uint8]
 # Any: pyarrow is not typed.
 def arrow_column(kind: Kind, data: bytes, rows: int) -> Any:
     """Return the `rows` values of a column; refuse anything but its one form with `BadColumn`."""
+    found = regular_columns(kind, [data], rows)
+    return _one_by_one(kind, data, rows) if found is None else found
+
+
+def regular_columns(kind: Kind, columns: Sequence[bytes], rows: int) -> Any:
+    """Return the values of columns that have as many rows and bytes; None where one is irregular."""
     header = array_header(rows)
-    if rows >= _REGULAR_FROM and data.startswith(header):
-        width, rest = divmod(len(data) - len(header), rows)
-        if not rest and width:
-            cells = np.frombuffer(data, np.uint8, offset=len(header)).reshape(rows, width)
-            found = _REGULAR[kind](cells, width)
-            if found is not None:
-                return found
-    return _one_by_one(kind, data, rows)
+    if rows * len(columns) < _REGULAR_FROM or not all(one.startswith(header) for one in columns):
+        return None
+    width, rest = divmod(len(columns[0]) - len(header), rows)
+    if rest or not width:
+        return None
+    whole = np.frombuffer(b"".join(columns), np.uint8).reshape(len(columns), -1)
+    return _REGULAR[kind](whole[:, len(header) :].reshape(-1, width), width)
 
 
 def _one_by_one(kind: Kind, data: bytes, rows: int) -> Any:

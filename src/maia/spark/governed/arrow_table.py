@@ -6,21 +6,28 @@ The decision is that of a Spark table (`plan.py`), and frames are found, opened 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from itertools import chain
+from os import PathLike
 
 import pyarrow as pa
 
 from maia.clock import system_now
-from maia.events import SECOND, Attribute, Instant
+from maia.events import SECOND, Instant
 from maia.expressions.meaning import NO_KEYS
 from maia.policy.view import is_summarised, split
 from maia.spark.governed.log_folder import LogFrames
-from maia.spark.governed.opener import META, FrameOpener
-from maia.spark.governed.plan import GovernedRead, Plan, check_on_record, steady_spans, summary_of_frames
-from maia.spark.governed.reading_ledger import ShownRows, put_on_record
-from maia.views.arrow_executor import ARROW_TYPES, to_arrow_rows, to_arrow_summary
+from maia.spark.governed.opener import FrameOpener, OpenedBatch
+from maia.spark.governed.plan import (
+    GovernedRead,
+    Logs,
+    Plan,
+    check_on_record,
+    steady_spans,
+    summary_of_frames,
+)
+from maia.spark.governed.reading_ledger import chain_reads, reading_ledger, seen_rows
+from maia.views.arrow_executor import to_arrow_summary
 
 __all__ = ["ArrowTable"]
 
@@ -32,8 +39,8 @@ class ArrowTable:
         self,
         read: GovernedRead,
         *,
-        log: str,
-        ledger: Path | None = None,
+        log: Logs,
+        ledger: str | PathLike[str] | None = None,
         clock: Callable[[], Instant] = system_now,
     ) -> None:
         """Lay out the keys, and have the right looked after; `governed` says what each argument is."""
@@ -42,96 +49,52 @@ class ArrowTable:
             raise summary_of_frames()
         secrets = read.access.secrets
         self._secrets = NO_KEYS if secrets is None else secrets.transformation_keys()
-        self._shown, self._ledger, self._clock = read, ledger, clock
-        self._read = read if ledger is None else read.with_frames()
+        self._read, self._ledger, self._clock = read, ledger, clock
         # Summaries go by the moments of publication.
         self._parts = [
             (plans, self._read.opener(read.wanted(log, plans), plans, with_meta=read.is_summary))
             for plans in read.parts
         ]
+        # Kept, so that a manifest is read again only where there is a newer one.
+        self._frames = [LogFrames(opener.wanted) for _, opener in self._parts]
         read.warn_of_gaps(log)
 
     @property
     def schema(self) -> pa.Schema:
         """Return the names and types of the columns."""
-        return _schema(self._shown)
+        plans, opener = self._parts[0]
+        return seen_rows(self._read, opener, plans).schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what the log shows now; raise if the right has ended meanwhile."""
-        if self._ledger is not None:
-            yield from self.read().to_batches()
-            return
-        for plans, opener in self._parts:
+        """Yield what the log shows now, on record before; raise if the right has ended meanwhile."""
+        for (plans, opener), frames in zip(self._parts, self._frames, strict=True):
+            opened = chain.from_iterable(map(opener.opened, frames.ranges()))
             if is_summarised(plans[0].slice.view):
-                yield from self._summarised(plans[0], opener)
+                yield from self._summarised(plans[0], opener, opened)
+                continue
+            seen = seen_rows(self._read, opener, plans).of(opened)
+            if self._ledger is None:
+                yield from (one.shown for one in seen)
             else:
-                yield from (batch for _, batch in self._seen(plans, opener))
+                ledger = reading_ledger(self._read, plans, self._ledger)
+                try:
+                    yield from ledger.shown(seen, f"table-{ledger.table}")
+                finally:
+                    chain_reads(ledger.folder)
 
     def read(self) -> pa.Table:
-        """Return what the log shows now; with a ledger, all of it is on record before."""
-        if self._ledger is None:
-            return pa.Table.from_batches(self.batches(), self.schema)
-        ((plans, opener),) = self._parts
-        found: list[list[pa.RecordBatch]] = [[] for _ in plans]
-        for number, batch in self._seen(plans, opener):
-            found[number].append(batch)
-        put_on_record(
-            self._ledger,
-            [
-                (one.slice, _shown_rows(batches, self._read.delivered))
-                for one, batches in zip(plans, found, strict=True)
-            ],
-            request=self._read.request,
-            reader=self._read.access.reader,
-            now=self._clock(),
-        )
-        whole = pa.Table.from_batches([one for batches in found for one in batches], _schema(self._read))
-        return whole.select(self.schema.names)
+        """Return what the log shows now."""
+        return pa.Table.from_batches(self.batches(), self.schema)
 
-    def _seen(self, plans: Sequence[Plan], opener: FrameOpener) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield what some periods show: open, then the View of the rows' period."""
-        read, schema = self._read, _schema(self._read)
-        views = [
-            to_arrow_rows(one.slice.view, dict(one.kinds), read.delivered, self._secrets) for one in plans
-        ]
-        for number, rows in _opened(opener):
-            seen, numbers = views[number](rows)
-            about = [rows.column(name).take(numbers) for name in read.meta]
-            made = pa.RecordBatch.from_arrays([*seen.columns, *about], schema=schema) if schema else seen
-            yield number, made
-
-    def _summarised(self, plan: Plan, opener: FrameOpener) -> Iterator[pa.RecordBatch]:
+    def _summarised(
+        self, plan: Plan, opener: FrameOpener, opened: Iterator[OpenedBatch]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield what events come to in the periods that lie wholly within a time of the same right."""
         summary, spans = split(plan.slice.view).summary, steady_spans(plan.slice)
         summarise = to_arrow_summary(plan.slice.view, dict(plan.kinds), self._read.delivered, self._secrets)
         every, late = summary.every_s * SECOND, summary.late_s * SECOND
-        rows = pa.Table.from_batches((batch for _, batch in _opened(opener)), opener.schema)
+        rows = pa.Table.from_batches((one.rows for one in opened), opener.schema)
         starts = [one - one % every for one in rows.column("_published_at").cast(pa.int64()).to_pylist()]
         within = [any(a <= one and one + every + late <= b for a, b in spans) for one in starts]
         for batch in rows.filter(pa.array(within, pa.bool_())).combine_chunks().to_batches():
             yield summarise(batch, batch.column("_published_at"), self._clock())
-
-
-def _opened(opener: FrameOpener) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of a log, range by range; before each, the desk says whether it may be read."""
-    for stretches in LogFrames(opener.wanted).ranges():
-        yield from opener.opened(stretches)
-
-
-def _schema(read: GovernedRead) -> pa.Schema:
-    meta = [pa.field(name, META[name]) for name in read.meta]
-    return pa.schema([*(pa.field(one.name, ARROW_TYPES[one.kind]) for one in read.delivered), *meta])
-
-
-def _shown_rows(batches: Sequence[pa.RecordBatch], delivered: Sequence[Attribute]) -> Iterator[ShownRows]:
-    """Yield, for each frame, rows that show the same attributes."""
-    found: defaultdict[tuple[bytes, bytes, int, tuple[str, ...]], set[int]] = defaultdict(set)
-    for batch in batches:
-        valid = [batch.column(one.name).is_valid().to_pylist() for one in delivered]
-        uids = sorted(range(len(delivered)), key=lambda at: delivered[at].uid)
-        frame = [batch.column(name).to_pylist() for name in ("_publisher", "_stream", "_sequence", "_row")]
-        for number, (publisher, stream, sequence, row) in enumerate(zip(*frame, strict=True)):
-            shown = tuple(str(delivered[at].uid) for at in uids if valid[at][number])
-            found[publisher, stream, sequence, shown].add(row)
-    for (publisher, stream, sequence, shown), rows in found.items():
-        yield ShownRows(publisher, stream, sequence, shown, rows)

@@ -10,7 +10,6 @@ tell positions, too. Nothing is locked or changed, and frames come out as they w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -21,27 +20,23 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from maia.errors import BadInput, MaiaError, Unavailable
+from maia.errors import MaiaError, Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, INT_MAX, AttributeUid
+from maia.log.disk.files import PlaceFile
 from maia.log.format.errors import LogDamaged
 from maia.log.format.journal import TailKind
 from maia.log.format.manifest import Manifest, Segment, read_manifest
-from maia.log.format.names import SegmentName, already_joined, manifest_number, segment_name
+from maia.log.format.names import SegmentName, already_joined, manifest_name, manifest_number, segment_name
 from maia.log.format.segments import SEALED_COLUMN, column_name
+from maia.places import Found, place_of
+from maia.spark.errors import worker_problem
 
 HEADER: Final = "header"
 """The column with what of a frame is in no other column."""
-_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII)
+_HEADS: Final = ["position", "published_at"]
 _LOOKS_MAX: Final = 5
 """A manifest that is written anew while we look for it is looked for again."""
-
-
-class BadLogPlace(BadInput):
-    """A log lies where this process has no way to read files."""
-
-    code = "PIPELINE-LOG-PLACE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +50,13 @@ class Stretch:
     size: int
     published_from: int = INSTANT_MIN
     published_until: int = INSTANT_MAX
+    """The moments between which frames are wanted, both included."""
+    file_size: int = 0
+    """How many bytes the whole file has, where that is known."""
+    log: int = 0
+    """Which one of several logs."""
+    is_shown: bool = False
+    """Whether a stream has shown these frames before: they are read to recognise copies of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,41 +76,15 @@ class TypeInLog:
         return [one for one in self.stretches if one.first <= last and one.last >= first]
 
 
-def is_address(place: str) -> bool:
-    """Return whether a place is an address such as `file:/logs`, and not a path."""
-    return _ADDRESS.match(place) is not None
-
-
-def _file_system(place: str) -> tuple[Any, str]:
-    if not is_address(place):
-        return fs.LocalFileSystem(), place
-    try:
-        files, root = fs.FileSystem.from_uri(place)
-    except (pa.ArrowException, OSError) as problem:
-        shown = ascii(place[:128])[1:-1]
-        raise BadLogPlace(f"`{shown}` is no place from which a log is read") from problem
-    return files, root
-
-
-def can_list(place: str) -> bool:
-    """Return whether this process finds files in a place."""
-    files, root = _file_system(place)
-    try:
-        return bool(files.get_file_info(fs.FileSelector(root)))
-    except OSError:
-        return False
-
-
 class LogFolder:
-    """A log that another process writes, on a disk that this machine has too."""
+    """A log that another process writes, in a place that this process reaches too."""
 
-    __slots__ = ("_files", "_known", "_manifest", "_root")
+    __slots__ = ("_known", "_manifest", "place")
 
     def __init__(self, place: str) -> None:
-        """Look nowhere yet; `place` is a path, or an address that begins with `file:`."""
-        self._files, root = _file_system(place)
-        self._root = root.rstrip("/")
-        self._known: tuple[str, int, int] | None = None
+        """Look nowhere yet; `place` is a path or an address."""
+        self.place = place_of(place)
+        self._known: Found | None = None
         self._manifest = Manifest()
 
     def of_type(self, type_id: bytes) -> TypeInLog:
@@ -116,12 +92,16 @@ class LogFolder:
         if self._read_manifest():
             found = self._manifest.of_type(type_id)
             return TypeInLog(tuple(map(_stretch, found)), self._manifest.forgotten.get(type_id, 0))
+        if self.place.local is None:
+            raise LogDamaged(
+                manifest_name(1), 0, f"there is no manifest in `{self.place}`: it is no event log"
+            )
         return TypeInLog(tuple(self._listed(type_id)), 0)
 
     # Any: pyarrow is not typed.
     def open(self, path: str) -> Any:
         """Return a file inside the folder, to be read at any place; raises `FileNotFoundError`."""
-        return self._files.open_input_file(f"{self._root}/{path}")
+        return self.place.open(path)
 
     # -------------------------------------------------------- the manifest
 
@@ -132,21 +112,20 @@ class LogFolder:
             if newest is None or newest == self._known:
                 return newest is not None
             try:
-                self._manifest = self._whole(newest[0])
+                self._manifest = self._whole(newest.path)
             except FileNotFoundError:
                 continue
             self._known = newest
             return True
-        raise LogDamaged(newest[0] if newest else "manifest", 0, "the file is missing")
+        raise LogDamaged(newest.path if newest else "manifest", 0, "the file is missing")
 
-    def _newest_manifest(self) -> tuple[str, int, int] | None:
-        named = [one for one in self._in_folder(self._root) if manifest_number(one.base_name) is not None]
-        found = max(named, key=lambda one: str(one.base_name), default=None)
-        return None if found is None else (found.base_name, found.size, found.mtime_ns)
+    def _newest_manifest(self) -> Found | None:
+        named = [one for one in self.place.listed() if manifest_number(one.path) is not None]
+        return named[-1] if named else None
 
     def _whole(self, name: str) -> Manifest:
         with closing(self.open(name)) as file:
-            manifest, reader = read_manifest(_Bytes(file), name)
+            manifest, reader = read_manifest(PlaceFile(file), name)
         if reader.tail.kind is TailKind.DAMAGE:
             raise LogDamaged(name, reader.tail.offset, reader.tail.what)
         return manifest
@@ -154,18 +133,12 @@ class LogFolder:
     # -------------------------------------------------------- without one
 
     def _listed(self, type_id: bytes) -> Iterator[Stretch]:
-        begin = len(self._root) + 1
-        folder = f"{self._root}/type={type_id.hex()}"
-        sizes = {one.path[begin:]: one.size for one in self._in_folder(folder, is_deep=True)}
+        sizes = {one.path: one.size for one in self.place.listed(f"type={type_id.hex()}", is_deep=True)}
         joined = set(already_joined(sizes))
         named = ((name, size) for path, size in sizes.items() if (name := segment_name(path)) is not None)
         for name, size in sorted(named, key=lambda one: (one[0].first, one[0].last)):
             if name.path.rpartition("/")[2] not in joined:
                 yield Stretch(name.day, name.first, name.last, name.path, size)
-
-    def _in_folder(self, folder: str, *, is_deep: bool = False) -> Iterable[Any]:
-        wanted = fs.FileSelector(folder, recursive=is_deep, allow_not_found=True)
-        return [one for one in self._files.get_file_info(wanted) if one.is_file]
 
 
 def _stretch(segment: Segment) -> Stretch:
@@ -178,21 +151,8 @@ def _stretch(segment: Segment) -> Stretch:
         segment.size,
         segment.published_from,
         segment.published_until,
+        segment.size,
     )
-
-
-class _Bytes:
-    """A file of Arrow's, as the readers of the log take it."""
-
-    __slots__ = ("_file", "size")
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.size: int = file.size()
-
-    def read(self, offset: int, length: int) -> bytes:
-        data: bytes = self._file.read_at(min(length, max(0, self.size - offset)), offset)
-        return data
 
 
 # ------------------------------------------------------------ frames
@@ -215,6 +175,18 @@ class FramesWanted:
     until: int
     fails_on_loss: bool = True
     batch_bytes: int = BYTES_AT_ONCE
+    others: tuple[str, ...] = ()
+    """More logs."""
+    has_copies: bool = False
+    """Whether a publication may be there twice: recorded by two brokers, or released for two classes.
+
+    Each is shown once.
+    """
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """Return all logs."""
+        return self.log, *self.others
 
     @property
     def moments(self) -> tuple[int, int]:
@@ -237,20 +209,29 @@ class LogFrames:
     def __init__(self, wanted: FramesWanted, columns: tuple[str, ...] = ()) -> None:
         """Read nothing yet; of each frame, these columns are wanted."""
         self._wanted, self._columns = wanted, columns
-        self._folder = LogFolder(wanted.log)
+        self._folders = [LogFolder(one) for one in wanted.logs]
 
-    def found(self) -> TypeInLog:
-        """Return what the log holds of the type now."""
-        return self._folder.of_type(self._wanted.type_id)
+    def found(self) -> list[TypeInLog]:
+        """Return what each log holds of the type now."""
+        return [one.of_type(self._wanted.type_id) for one in self._folders]
 
-    def ranges(self, first: int = 1, last: int = INT_MAX, *, cores: int = 1) -> list[tuple[Stretch, ...]]:
-        """Return what each task reads between two positions, both included; some work for each core."""
-        found = (cut(one, first, last) for one in self.found().between(first, last))
-        wanted = self._wanted
+    def ranges(self, *bounds: tuple[int, int], cores: int = 1) -> list[tuple[Stretch, ...]]:
+        """Return what each task reads between two positions of each log; some work for each core."""
+        bounds = bounds or ((1, INT_MAX),) * len(self._folders)
+        found = self.found()
         chosen = [
-            one for one in found if one.published_until >= wanted.since and one.published_from <= wanted.until
+            replace(one, log=log)
+            for log, (first, last) in enumerate(bounds)
+            for one in self._within(found[log], first, last)
         ]
         most = min(PARTITION_BYTES, -(-sum(one.size for one in chosen) // cores))
+        if self._wanted.has_copies:
+            shown = [
+                replace(one, log=log, is_shown=True)
+                for log, (first, _) in enumerate(bounds)
+                for one in self._within(found[log], 1, first - 1)
+            ]
+            return _windows(chosen, shown, max(1, most))
         groups: list[list[Stretch]] = []
         held = most + 1
         for one in (part for stretch in chosen for part in _divided(stretch)):
@@ -261,6 +242,12 @@ class LogFrames:
             held += one.size
         return list(map(tuple, groups))
 
+    def _within(self, found: TypeInLog, first: int, last: int) -> Iterator[Stretch]:
+        since, until = self._wanted.moments
+        for one in found.between(first, last):
+            if one.published_until >= since and one.published_from <= until:
+                yield cut(one, first, last)
+
     # Any: pyarrow is not typed.
     def batches(self, one: Stretch) -> Iterator[Any]:
         """Yield the frames of a range from wherever they are now, in batches that a task has room for."""
@@ -270,33 +257,57 @@ class LogFrames:
                 yield from table.combine_chunks().to_batches(max_chunksize=rows)
 
     def _frames(self, one: Stretch) -> Iterator[Any]:
+        folder = self._folders[one.log]
         try:
-            file = self._folder.open(one.path)
+            file = folder.open(one.path)
         except FileNotFoundError:
             for moved in self._moved(one):
-                yield from self._in_file(self._folder.open(moved.path), moved)
+                yield from self._in_file(folder.open(moved.path), moved)
         else:
             yield from self._in_file(file, one)
 
     def _moved(self, one: Stretch) -> list[Stretch]:
         """Return where the frames of a range are, whose file is gone: joined with others, or forgotten."""
-        found = self.found()
-        if found.forgotten >= one.first and self._wanted.fails_on_loss:
+        folder = self._folders[one.log]
+        if not folder.place.exists():  # it was there when the driver looked
+            raise worker_problem("read", folder.place, "it is not there")
+        found = folder.of_type(self._wanted.type_id)
+        fails = self._wanted.fails_on_loss and not one.is_shown
+        if found.forgotten >= one.first and fails:
             raise Unavailable(
                 "PIPELINE-FRAMES-FORGOTTEN",
                 f"the log forgot frames up to position {found.forgotten} while they were read",
             )
-        moved = [cut(each, one.first, one.last) for each in found.between(one.first, one.last)]
+        between = one.published_from, one.published_until
+        moved = [
+            replace(cut(each, one.first, one.last), published_from=between[0], published_until=between[1])
+            for each in found.between(one.first, one.last)
+        ]
         there = [each for each in moved if each.day == one.day and each.path != one.path]
-        if not there and self._wanted.fails_on_loss:
+        if not there and fails:
             raise LogDamaged(one.path, 0, "the file is missing")
         return there
 
     def _in_file(self, file: Any, one: Stretch) -> Iterator[Any]:
         try:
-            with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            if one.file_size not in (0, file.size()):
+                raise LogDamaged(one.path, 0, f"it has {file.size()} bytes, and {one.file_size} were written")
+            # Ranges that lie near each other are one request to an object store.
+            with pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=True) as opened:
+                # Where a part of a file may be wanted, one request says which row groups it is in.
+                is_at_once = opened.num_row_groups == 1 and _is_whole(one)
+                heads = None if is_at_once else opened.read(columns=_HEADS)
+                held: list[int] = []
+                begin = 0
                 for number in range(opened.num_row_groups):
-                    yield from self._in_group(opened, number, one)
+                    rows = opened.metadata.row_group(number).num_rows
+                    some = None if heads is None else heads.slice(begin, rows)
+                    positions, found = self._in_group(opened, number, one, some)
+                    begin += rows
+                    held += [positions[0].as_py(), positions[-1].as_py()] if len(positions) else []
+                    if found is not None:
+                        yield found
+                _check_name(held, one)
         except MaiaError:
             raise
         except (pa.ArrowException, OSError, KeyError) as problem:
@@ -304,24 +315,43 @@ class LogFrames:
         finally:
             file.close()
 
-    def _in_group(self, file: Any, number: int, one: Stretch) -> Iterator[Any]:
-        """Yield the frames of a row group that are in the range and of the moments wanted, if there are any.
+    def _in_group(self, file: Any, number: int, one: Stretch, heads: Any) -> tuple[Any, Any]:
+        """Return the positions in a row group, and its frames in the range and of the moments wanted.
 
-        Not by the statistics: Arrow ends the process where a file lies about the kind of a column.
+        Not by the statistics: Arrow ends the process where a file lies about the kind of a column. Without
+        `heads`, one request brings all frames with what says that they are wanted.
         """
-        heads = file.read_row_group(number, columns=["position", "published_at"])
-        positions, moments = heads["position"], heads["published_at"].cast(pa.int64())
-        is_in = pc.and_(_within(positions, one.first, one.last), _within(moments, *self._wanted.moments))
-        if not pc.any(is_in).as_py():
-            return
         stored = set(file.schema_arrow.names)
         there = [name for name in self._columns if name in stored]
-        table = file.read_row_group(number, columns=there).filter(is_in)
+        table = file.read_row_group(number, columns=[*_HEADS, *there]) if heads is None else heads
+        positions, moments = table["position"], table["published_at"].cast(pa.int64())
+        since, until = self._wanted.moments
+        between = max(since, one.published_from), min(until, one.published_until)
+        is_in = pc.and_(_within(positions, one.first, one.last), _within(moments, *between))
+        if not pc.any(is_in).as_py():
+            return positions, None
+        if heads is not None:
+            table = file.read_row_group(number, columns=there)
+        if not pc.all(is_in).as_py():
+            table = table.filter(is_in)
         columns = [
             table.column(name) if name in there else pa.nulls(table.num_rows, pa.binary())
             for name in self._columns
         ]
-        yield pa.Table.from_arrays(columns, names=list(self._columns))
+        return positions, pa.Table.from_arrays(columns, names=list(self._columns))
+
+
+def _is_whole(one: Stretch) -> bool:
+    """Return whether all positions of a file are wanted."""
+    name = segment_name(one.path)
+    return name is not None and (one.first, one.last) == (name.first, name.last)
+
+
+def _check_name(held: list[int], one: Stretch) -> None:
+    """Refuse a file that holds the frames of another: what a file holds is in its name."""
+    name = segment_name(one.path)
+    if name is not None and [*held[:1], *held[-1:]] != [name.first, name.last]:
+        raise LogDamaged(one.path, 0, "it holds the records of another file")
 
 
 def _within(values: Any, first: int, last: int) -> Any:
@@ -335,6 +365,41 @@ def _divided(one: Stretch) -> Iterator[Stretch]:
     bounds = [one.first + count * number // parts for number in range(parts + 1)]
     for first, after in pairwise(bounds):
         yield replace(one, first=first, last=after - 1, size=one.size // parts)
+
+
+def _windows(chosen: list[Stretch], shown: list[Stretch], most: int) -> list[tuple[Stretch, ...]]:
+    """Return, for each task, the frames of all logs that were published in one stretch of time.
+
+    Copies of a publication have one moment, so one task has all of them before it.
+    """
+    groups: list[tuple[int, int, int]] = []
+    for one in sorted(chosen, key=lambda one: one.published_from):
+        since, until, size = one.published_from, one.published_until, one.size
+        if groups and groups[-1][1] >= since:
+            since, until, size = groups[-1][0], max(groups[-1][1], until), groups.pop()[2] + size
+        groups.append((since, until, size))
+    windows = [window for group in groups for window in _parts(*group, most)]
+    tasks = [
+        tuple(
+            replace(
+                one,
+                published_from=max(one.published_from, since),
+                published_until=min(one.published_until, until),
+            )
+            for one in (*shown, *chosen)
+            if one.published_from <= until and one.published_until >= since
+        )
+        for since, until in windows
+    ]
+    return [task for task in tasks if not all(one.is_shown for one in task)]
+
+
+def _parts(since: int, until: int, size: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield a stretch of time as several, each of about so many bytes."""
+    parts = min(until - since + 1, _PARTS_MAX, max(1, size // most))
+    bounds = [since + (until - since + 1) * number // parts for number in range(parts + 1)]
+    for first, after in pairwise(bounds):
+        yield first, after - 1
 
 
 def cut(one: Stretch, first: int, last: int) -> Stretch:

@@ -11,22 +11,22 @@ the policy asks what cannot be opened shows no row at all.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 import pyarrow as pa
 
 from maia.errors import MaiaError, ProtocolViolation, Refusal
-from maia.events import AttributeUid, Kind
+from maia.events import PUBLISHER_PREFIX, AttributeUid, Kind, is_of_event, kind_of
 from maia.log.format.segments import column_name
 from maia.sealing import EpochKeys, Secret, SignatureChecks, VerifiedRun, open_run, read_run, verify
 from maia.sealing.keys.blinding import Inside, read_envelope
 from maia.spark.errors import told_to_spark
-from maia.spark.governed.arrow_columns import arrow_column
+from maia.spark.governed.arrow_columns import arrow_column, regular_columns
 from maia.spark.governed.log_folder import HEADER, FramesWanted, LogFrames, Stretch, columns_to_read
 from maia.spark.governed.reader import AcceptedSigners, FrameRequirements
 from maia.spark.keys.content_keys import HeldEpoch
@@ -36,7 +36,16 @@ from maia.types.definition import ENVELOPE_UID
 from maia.views.arrow_executor import ARROW_TYPES
 from maia.wire.codec import decode_recorded
 from maia.wire.columns import VALUES_MAX, columns_to_frame, kind_from_number
-from maia.wire.messages import Carried, Column, Recorded, Sealed, SealedWithAuthor, Unblinded
+from maia.wire.messages import (
+    Carried,
+    CarriedSigned,
+    Column,
+    Recorded,
+    Released,
+    Sealed,
+    SealedWithAuthor,
+    Unblinded,
+)
 
 _UNREAD: Final = bytes(16)
 """Stands for a sealed column that was not read; as short as the protocol allows, and it never opens."""
@@ -105,6 +114,7 @@ META: Final[dict[str, pa.DataType]] = {
 }
 """What a subscriber receives about an event beside its attributes. No uid begins with an underscore."""
 
+AS_PUBLISHED: Final[frozenset[bytes | None]] = frozenset({None})
 PERIOD: Final = "_period"
 """Of which period a row is, by number, where there are several."""
 
@@ -123,6 +133,13 @@ class ReadingPeriod:
     signers: AcceptedSigners
     spans: tuple[tuple[int, int], ...] = ()
     """Where the View held only at times between the two moments: these, one after the other."""
+    classes: frozenset[bytes | None] = AS_PUBLISHED
+    """Whose frames it shows: those of no class, as they were published, or what a border released for one."""
+
+    @property
+    def of_publisher(self) -> dict[AttributeUid, Kind]:
+        """Return those of them that the statement about a frame's publisher answers."""
+        return {uid: kind for uid, kind in self.kinds.items() if uid.startswith(PUBLISHER_PREFIX)}
 
     def holds_at(self, moment: int) -> bool:
         """Return whether the View held at a moment."""
@@ -136,13 +153,23 @@ class ReadingPeriod:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRows:
-    """The rows of one frame: arrays by uid, and which row of which frame each one is."""
+    """The rows of one frame, and which row of which frame each one is."""
 
     frame: Recorded
     rows: int
     numbers: Sequence[int]
     # Any: pyarrow is not typed.
-    values: Mapping[AttributeUid, Any] = field(repr=False)
+    values: Mapping[AttributeUid, tuple[Any, int]] = field(repr=False)
+    """By uid: an array, which may hold other frames too, and where in it this one begins."""
+
+
+class OpenedBatch(NamedTuple):
+    """Rows of one period, and the frames that they are of, one after the other."""
+
+    period: int
+    frames: Sequence[OpenedRows]
+    # Any: pyarrow is not typed.
+    rows: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,53 +203,102 @@ class FrameOpener:
         fields += [pa.field(name, kind) for name, kind in META.items() if self.with_meta]
         return pa.schema(fields + ([pa.field(PERIOD, pa.int32())] if len(self.periods) > 1 else []))
 
-    def period_at(self, moment: int) -> int | None:
-        """Return the number of the period that a moment lies in."""
-        return next((number for number, one in enumerate(self.periods) if one.holds_at(moment)), None)
+    def period_of(self, frame: Recorded) -> int | None:
+        """Return the number of the period that shows a frame, by its moment and for whom it was released."""
+        moment = frame.published_at
+        view = frame.view if isinstance(frame, Released | CarriedSigned) else None
+        periods = enumerate(self.periods)
+        return next((number for number, one in periods if view in one.classes and one.holds_at(moment)), None)
 
     # Any: pyarrow is not typed, and Spark calls this with its batches.
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Turn what Spark hands a task, numbers of ranges or ranges, into batches of rows."""
         with told_to_spark():
-            given = (row for batch in batches for row in batch.to_pylist())
-            stretches = chain.from_iterable(
-                self.ranges[row["id"]] if self.ranges else (Stretch(**row),) for row in given
-            )
-            for _, rows in self.opened(stretches):
-                yield rows
+            for one in self.opened(self.stretches(batches)):
+                yield one.rows
 
-    def opened(self, stretches: Iterable[Stretch]) -> Iterator[tuple[int, Any]]:
-        """Yield the rows of some ranges, each batch with the number of its period."""
-        frames = LogFrames(self.wanted, columns_to_read(self.kinds))
-        return self.rows_of(chain.from_iterable(map(frames.batches, stretches)))
+    def stretches(self, batches: Iterable[Any]) -> Iterator[Stretch]:
+        """Yield what a task reads, by what Spark hands it."""
+        given = (row for batch in batches for row in batch.to_pylist())
+        return chain.from_iterable(
+            self.ranges[row["id"]] if self.ranges else (Stretch(**row),) for row in given
+        )
 
-    def rows_of(self, batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the rows of frames, each batch with the number of its period."""
+    def opened(self, stretches: Iterable[Stretch]) -> Iterator[OpenedBatch]:
+        """Yield the rows of some ranges."""
+        frames = LogFrames(self.wanted, columns_to_read(filter(is_of_event, self.kinds)))
+        if not self.wanted.has_copies:
+            return self.rows_of(chain.from_iterable(map(frames.batches, stretches)))
+        once = _ShownOnce()
+
+        def batches() -> Iterator[Any]:
+            for one in stretches:
+                for batch in frames.batches(one):
+                    once.is_shown = one.is_shown
+                    yield batch
+
+        return self.rows_of(batches(), once)
+
+    def rows_of(self, batches: Iterable[Any], once: _ShownOnce | None = None) -> Iterator[OpenedBatch]:
+        """Yield the rows of frames, those of a frame in one batch; of copies, each row once."""
         task = _OpeningTask(self)
         waiting: list[list[OpenedRows]] = [[] for _ in self.periods]
         rows = [0 for _ in self.periods]
         for batch in batches:
-            for number, one in task.rows_of(list(frames_in(batch, self.wanted.type_id))):
+            for number, found in task.rows_of(list(frames_in(batch, self.wanted.type_id))):
+                one = found if once is None else once.new_rows(found)
+                if one is None:
+                    continue
                 waiting[number].append(one)
                 rows[number] += one.rows
                 if rows[number] >= ROWS_PER_BATCH:
-                    yield number, self._batch(waiting[number], number)
+                    yield self._batch(waiting[number], number)
                     waiting[number], rows[number] = [], 0
         for number, parts in enumerate(waiting):
             if parts:
-                yield number, self._batch(parts, number)
+                yield self._batch(parts, number)
         if self.keys is not None and task.refused:
             self.keys.report(task.refused)
 
-    def _batch(self, parts: Sequence[OpenedRows], number: int) -> Any:
+    def _batch(self, parts: Sequence[OpenedRows], number: int) -> OpenedBatch:
         rows = sum(part.rows for part in parts)
         arrays = [_array(uid, kind, parts) for uid, kind in self.kinds.items()]
         arrays += _meta_arrays(parts) if self.with_meta else []
         if len(self.periods) > 1:
             arrays.append(pa.repeat(pa.scalar(number, pa.int32()), rows))
-        if not arrays:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        if arrays:
+            return OpenedBatch(number, parts, pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+        empty = pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        return OpenedBatch(number, parts, empty)
+
+
+class _ShownOnce:
+    """The publications that one task has opened: what another log, or class, has of them is a copy.
+
+    A publication is known by its publisher, stream and number, and not by its signer: a publisher whose
+    broker was lost may have sent it through another one (X10). A signer without the right is refused before.
+    What was released of it at a border, for whichever class, is known by the stream that it was published in.
+    """
+
+    __slots__ = ("_rows", "is_shown")
+
+    def __init__(self) -> None:
+        self._rows: defaultdict[tuple[bytes, bytes, int], set[int]] = defaultdict(set)
+        self.is_shown = False
+        """Whether what is read now was shown before, and is only to be recognised."""
+
+    def new_rows(self, one: OpenedRows) -> OpenedRows | None:
+        """Return the rows of a frame that no other has shown; None if there are none."""
+        frame = one.frame
+        known = self._rows[frame.publisher, frame.stream, frame.sequence]
+        new = [at for at, row in enumerate(one.numbers) if row not in known]
+        known.update(one.numbers)
+        if self.is_shown or not new:
+            return None
+        if len(new) == one.rows:
+            return one
+        values = {uid: (array.slice(at).take(new), 0) for uid, (array, at) in one.values.items()}
+        return OpenedRows(frame, len(new), [one.numbers[at] for at in new], values)
 
 
 class _OpeningTask:
@@ -243,19 +319,29 @@ class _OpeningTask:
     def rows_of(self, frames: Sequence[Recorded]) -> Iterator[tuple[int, OpenedRows]]:
         """Yield the readable part of some frames, each with the number of its period."""
         # The log's own column of moments prunes; it is not signed, and decides nothing.
-        found = ((self._plan.period_at(frame.published_at), frame) for frame in frames)
+        found = ((self._plan.period_of(frame), frame) for frame in frames)
         chosen = [(number, frame) for number, frame in found if number is not None and self._admit(frame)]
         self._fetch({frame.epoch for _, frame in chosen if isinstance(frame, Sealed)})
-        for number, frame in chosen:
-            one = self._plan.periods[number]
+        opened = [(number, one) for number, frame in chosen if (one := self._opened(frame, number))]
+        values = _read_together([one for _, one in opened])
+        for at, (number, one) in enumerate(opened):
             try:
-                opened = self._sealed(frame, one) if isinstance(frame, Sealed) else self._plain(frame, one)
+                read = _read(one, values[at])
             except MaiaError as problem:
-                # A writer to the network or the log must not be able to stop its readers.
                 self.refused[problem.code] += 1
                 continue
-            if opened is not None:
-                yield number, opened
+            yield number, self._with_publisher(read, self._plan.periods[number])
+
+    def _opened(self, frame: Recorded, number: int) -> _OpenedFrame | None:
+        """Return what of a frame may be read; None, counted, if it does not hold."""
+        period = self._plan.periods[number]
+        try:
+            found = self._sealed(frame, period) if isinstance(frame, Sealed) else self._plain(frame)
+            return None if found is None else _of_kinds(*found, period.kinds)
+        except MaiaError as problem:
+            # A writer to the network or the log must not be able to stop its readers.
+            self.refused[problem.code] += 1
+            return None
 
     def _admit(self, frame: Carried | Sealed) -> bool:
         """Whether the requirements of both sides are met, and count a frame whose own cannot be read."""
@@ -274,12 +360,14 @@ class _OpeningTask:
         for number in new:
             self._epochs[number] = found.get(number)
 
-    def _plain(self, frame: Carried, period: ReadingPeriod) -> OpenedRows | None:
+    def _plain(self, frame: Carried) -> tuple[Recorded, Sequence[Column]] | None:
         if self._plan.least_level > 0:
             return None
-        return _read(frame, frame.columns, period.kinds)
+        if isinstance(frame, Released | CarriedSigned) and frame.origin is not None:
+            frame = msgspec.structs.replace(frame, stream=frame.origin)
+        return frame, frame.columns
 
-    def _sealed(self, frame: Sealed, period: ReadingPeriod) -> OpenedRows | None:
+    def _sealed(self, frame: Sealed, period: ReadingPeriod) -> tuple[Recorded, Sequence[Column]] | None:
         held = self._epochs.get(frame.epoch)
         if held is None or frame.level < self._plan.least_level:
             return None
@@ -307,7 +395,20 @@ class _OpeningTask:
                 sequence=inside.sequence,
                 published_at=int(inside.published_at),
             )
-        return _read(frame, columns, period.kinds)
+        return frame, columns
+
+    def _with_publisher(self, opened: OpenedRows, period: ReadingPeriod) -> OpenedRows:
+        """Return rows with what rules ask of their publisher: the same in each row of a frame."""
+        asked = period.of_publisher
+        if not asked:
+            return opened
+        said = self._plan.requirements.publisher_of(opened.frame)
+        values = dict(opened.values)
+        for uid, kind in asked.items():
+            value = said.get(AttributeUid(uid.removeprefix(PUBLISHER_PREFIX)))
+            if value is not None and kind_of(value) is kind:
+                values[uid] = pa.array([value] * opened.rows, ARROW_TYPES[kind]), 0
+        return replace(opened, values=values)
 
     def _keys_of(self, epoch: int, held: HeldEpoch) -> EpochKeys:
         known = self._keys.get(epoch)
@@ -328,20 +429,53 @@ def _is_readable(opened: VerifiedRun, held: HeldEpoch, asks: frozenset[Attribute
     return not opened.is_closed or None in held.keys
 
 
-def _read(frame: Recorded, columns: Sequence[Column], kinds: Mapping[AttributeUid, Kind]) -> OpenedRows:
-    """Read the values, every one checked; a kind that is not the attribute's is refused."""
-    found: dict[AttributeUid, Any] = {}
-    wanted = [column for column in columns if column.uid in kinds]
-    if frame.rows * len(wanted) > VALUES_MAX:
+class _OpenedFrame(NamedTuple):
+    """A frame that was found good, and those of its columns that are asked for, not yet read."""
+
+    frame: Recorded
+    columns: Mapping[AttributeUid, tuple[Kind, bytes]]
+
+
+def _of_kinds(frame: Recorded, columns: Sequence[Column], kinds: Mapping[AttributeUid, Kind]) -> _OpenedFrame:
+    """Return what is asked for; a kind that is not the attribute's is refused."""
+    found: dict[AttributeUid, tuple[Kind, bytes]] = {}
+    for column in columns:
+        uid = AttributeUid(column.uid)
+        kind = kinds.get(uid)
+        if kind is None or not is_of_event(uid):
+            continue
+        if kind_from_number(column.kind) is not kind or uid in found:
+            raise TransitKindMismatch(f"uid `{uid}` arrived twice, or with a kind that is not its own")
+        found[uid] = kind, column.data
+    if frame.rows * len(found) > VALUES_MAX:
         raise ProtocolViolation(
             "PROTOCOL-TOO-MANY-VALUES", f"a frame has more than the {VALUES_MAX} values allowed"
         )
-    for column in wanted:
-        uid = AttributeUid(column.uid)  # it is one of `kinds`
-        if kind_from_number(column.kind) is not kinds[uid] or uid in found:
-            raise TransitKindMismatch(f"uid `{uid}` arrived twice, or with a kind that is not its own")
-        found[uid] = arrow_column(kinds[uid], column.data, frame.rows)
-    return OpenedRows(frame, frame.rows, frame.kept or range(frame.rows), found)
+    return _OpenedFrame(frame, found)
+
+
+def _read_together(frames: Sequence[_OpenedFrame]) -> list[dict[AttributeUid, tuple[Any, int]]]:
+    """Return what of several frames can be read at once, which costs one call instead of one for each."""
+    alike: defaultdict[tuple[AttributeUid, Kind, int, int], list[tuple[int, bytes]]] = defaultdict(list)
+    for at, (frame, columns) in enumerate(frames):
+        for uid, (kind, data) in columns.items():
+            alike[uid, kind, frame.rows, len(data)].append((at, data))
+    values: list[dict[AttributeUid, tuple[Any, int]]] = [{} for _ in frames]
+    for (uid, kind, rows, _), found in alike.items():
+        array = regular_columns(kind, [data for _, data in found], rows)
+        if array is not None:
+            for number, (at, _) in enumerate(found):
+                values[at][uid] = array, number * rows
+    return values
+
+
+def _read(opened: _OpenedFrame, known: dict[AttributeUid, tuple[Any, int]]) -> OpenedRows:
+    """Return the values of a frame, every one checked; some were read with those of other frames."""
+    frame = opened.frame
+    for uid, (kind, data) in opened.columns.items():
+        if uid not in known:
+            known[uid] = arrow_column(kind, data, frame.rows), 0
+    return OpenedRows(frame, frame.rows, frame.kept or range(frame.rows), known)
 
 
 def _inside(columns: Sequence[Column], rows: int) -> Inside | None:
@@ -354,11 +488,15 @@ def _inside(columns: Sequence[Column], rows: int) -> Inside | None:
 
 
 def _array(uid: AttributeUid, kind: Kind, parts: Sequence[OpenedRows]) -> Any:
-    found = [one.values.get(uid) for one in parts]
-    arrays = [
-        pa.nulls(one.rows, ARROW_TYPES[kind]) if values is None else values
-        for one, values in zip(parts, found, strict=True)
-    ]
+    """Return the values of an attribute in some frames; those that were read together are not copied."""
+    runs: list[list[Any]] = []
+    for one in parts:
+        array, start = one.values.get(uid) or (pa.nulls(one.rows, ARROW_TYPES[kind]), 0)
+        if runs and runs[-1][0] is array and runs[-1][2] == start:
+            runs[-1][2] += one.rows
+        else:
+            runs.append([array, start, start + one.rows])
+    arrays = [array.slice(start, end - start) for array, start, end in runs]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 

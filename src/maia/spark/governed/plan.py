@@ -9,22 +9,36 @@ Nothing here knows Spark.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from maia.credentials import Action, Principal, SignedCertificate
+from maia.credentials import ALL_ATTRIBUTES, Action, AuthorisationCertificate, Principal, SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import BadInput, Refusal, Unavailable
-from maia.events import Attribute, AttributeUid, Instant, Kind
-from maia.policy import Request
-from maia.policy.answers import ANSWER_PREFIX, Answers, answered
-from maia.policy.view import Window, asks_of, converts_to, is_summarised, keeps, shows, split
+from maia.events import Attribute, AttributeUid, Instant, Kind, Kinds, is_of_event
+from maia.places import places_of
+from maia.policy import PolicyRefusal, Request, View
+from maia.policy.answers import ANSWER_PREFIX, Answers, answered, kind_of_answer, read_for
+from maia.policy.refinement import refined
+from maia.policy.view import (
+    Window,
+    asks_of,
+    converts_to,
+    is_summarised,
+    keeps,
+    kinds_shown,
+    publisher_asked,
+    shows,
+    split,
+)
+from maia.policy.view_bytes import EVERYTHING, class_of, view_to_bytes
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing import LEVEL_NUMBERS
-from maia.spark.governed.log_folder import FramesWanted, LogFolder, is_address
-from maia.spark.governed.opener import META, FrameOpener, ReadingPeriod
+from maia.spark.governed.log_folder import FramesWanted, LogFolder
+from maia.spark.governed.opener import AS_PUBLISHED, META, FrameOpener, ReadingPeriod
 from maia.spark.governed.reader import (
     PERIODS_MAX,
     AcceptedSigners,
@@ -56,6 +70,13 @@ __all__ = [
     "steady_spans",
     "summary_of_frames",
 ]
+
+_ABOVE_MAX: Final = 16
+"""Holders of rights that a reader's may be made of, as far as they are looked at."""
+
+
+Logs: TypeAlias = str | Sequence[str]
+"""A log by its path or address, or several that may hold copies of the same publications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +134,8 @@ class Plan:
     slice: Slice
     kinds: Mapping[AttributeUid, Kind]
     asks: frozenset[AttributeUid]
+    classes: frozenset[bytes | None] = AS_PUBLISHED
+    """Which frames it shows: as they were published, or as a border released them for a class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +152,8 @@ class GovernedRead:
     requirements: FrameRequirements
     grant: DeskPass | None = field(default=None, repr=False)
     """With which executors ask for keys, and whether the right still holds: one for all that is read."""
+    has_copies: bool = False
+    """Whether a log may hold a publication as released for the reader, and for those above it."""
 
     @property
     def event_type(self) -> VerifiedType:
@@ -142,10 +167,18 @@ class GovernedRead:
 
     @property
     def parts(self) -> list[list[Plan]]:
-        """Return the periods that are opened together; each that is summarised has groups of its own."""
+        """Return the periods that are opened together; each that is summarised has groups of its own.
+
+        What was converted before it was released has uids of another type, which may mean another thing.
+        """
         summarised = [one for one in self.plans if is_summarised(one.slice.view)]
         others = [one for one in self.plans if not is_summarised(one.slice.view)]
-        return [*([others] if others else []), *([one] for one in summarised)]
+        converted = [one for one in others if self._is_converted(one)]
+        others = [one for one in others if not self._is_converted(one)]
+        return [*(some for some in (others, converted) if some), *([one] for one in summarised)]
+
+    def _is_converted(self, plan: Plan) -> bool:
+        return self.query.shown_as is not None and None not in plan.classes
 
     @property
     def meta(self) -> list[str]:
@@ -154,9 +187,10 @@ class GovernedRead:
 
     @property
     def reads(self) -> frozenset[str]:
-        """Return the attributes that are opened, in any period, by name; no others of the log are read."""
+        """Return the attributes of the type that are opened, in any period, by name; no others are read."""
         names = {one.uid: one.name for version in self.access.versions for one in version.attributes}
-        return frozenset(names[uid] for plan in self.plans for uid in plan.kinds if uid in names)
+        plans = [plan for plan in self.plans if not self._is_converted(plan)]
+        return frozenset(names[uid] for plan in plans for uid in plan.kinds if uid in names)
 
     def with_frames(self) -> GovernedRead:
         """Return the same with the columns that say which row of which frame an event is."""
@@ -167,13 +201,12 @@ class GovernedRead:
             )
         return replace(self, query=replace(self.query, with_meta=True))
 
-    def wanted(self, log: str, plans: Sequence[Plan]) -> FramesWanted:
-        """Return which frames of a log are read for some periods."""
-        place = log if is_address(log) else str(Path(log).absolute())
-        since = min(one.slice.since for one in plans)
-        return FramesWanted(
-            place, self.event_type.type_id, int(since), int(max(one.slice.until for one in plans))
-        )
+    def wanted(self, log: Logs, plans: Sequence[Plan]) -> FramesWanted:
+        """Return which frames of one or several logs are read for some periods."""
+        first, *others = map(str, places_of(log))
+        since, until = min(one.slice.since for one in plans), max(one.slice.until for one in plans)
+        wanted = FramesWanted(first, self.event_type.type_id, int(since), int(until))
+        return replace(wanted, others=tuple(others), has_copies=bool(others) or self.has_copies)
 
     def opener(self, wanted: FramesWanted, plans: Sequence[Plan], *, with_meta: bool = False) -> FrameOpener:
         """Return what opens the frames of some periods."""
@@ -186,6 +219,7 @@ class GovernedRead:
                 one.asks,
                 self._signers(one.slice, self.access.reader),
                 tuple((int(first), int(last)) for first, last in one.slice.spans),
+                one.classes,
             )
             for one in plans
         )
@@ -206,7 +240,7 @@ class GovernedRead:
             raise Unavailable(
                 "PIPELINE-NO-KEYS", "events of this type are sealed: say where their keys come from"
             )
-        uids = (uid for one in self.plans for uid in one.kinds)
+        uids = (uid for one in self.plans for uid in one.kinds if is_of_event(uid))
         grant = None if keys is None else keys.desk.open(keys.source, frozenset({None, *uids}))
         if watch is not None:
             watch.begin(self._held(grant))
@@ -232,9 +266,9 @@ class GovernedRead:
         found = accepted_signers(
             keys.signers, self.access.versions, grounds=reader, since=one.since, until=one.until
         )
-        return replace(found, about={uid: attributes_of(said) for uid, said in keys.answers.items()})
+        return replace(found, about={uid: read_for(said) for uid, said in keys.answers.items()})
 
-    def warn_of_gaps(self, log: str) -> None:
+    def warn_of_gaps(self, log: Logs) -> None:
         """Warn of recorded events that the reader's right covers, and that its keys do not open."""
         begins = () if self.access.keys is None else self.access.keys.begins
         sealing = strongest(version.sealing for version in self.access.versions)
@@ -278,9 +312,12 @@ def governed_read(access: Access, query: TableQuery = TableQuery()) -> GovernedR
     _check_result(slices, shown_as)
     delivered = _delivered(named, query.columns)
     asking = (_asking(one, access.keys, access.versions) for one in slices)
-    plans = tuple(_planned(one, delivered, access.versions) for one in asking)
+    known = _known_kinds(access.versions, access.keys)
+    above = tuple(_seen_above(request, reader, query)) if _crosses_borders(access.versions) else ()
+    plans = tuple(plan for one in asking for plan in _plans(one, delivered, above, known, shown_as))
     requirements = frame_requirements(reader, query.requires)
     read = GovernedRead(access, query, request, slices, plans, delivered, requirements)
+    read = replace(read, has_copies=len({class_of(view_to_bytes(one)) for one in above}) > 1)
     if read.is_summary:
         if query.with_meta:
             raise summary_of_frames()
@@ -288,18 +325,12 @@ def governed_read(access: Access, query: TableQuery = TableQuery()) -> GovernedR
     return (read.with_frames() if query.with_meta else read).begun()
 
 
-def check_on_record(versions: Iterable[VerifiedType], ledger: object, *, is_stream: bool = False) -> None:
+def check_on_record(versions: Iterable[VerifiedType], ledger: object) -> None:
     """Refuse to read events whose owner demands a record, where none would be made."""
-    is_demanded = any(one.definition.ledger for one in versions)
-    if is_demanded and ledger is None:
+    if ledger is None and any(one.definition.ledger for one in versions):
         raise Refusal(
             "PIPELINE-LEDGER-REQUIRED",
             "what is read of this type has to be on record: say where your ledger is (`ledger`, --record)",
-        )
-    if is_stream and (is_demanded or ledger is not None):
-        raise Refusal(
-            "PIPELINE-LEDGER-REQUIRED",
-            "a stream shows what is recorded later, which is on no record before: read it as a table",
         )
 
 
@@ -339,11 +370,11 @@ def _delivered(event_type: VerifiedType, columns: Collection[str] | None) -> tup
     return tuple(one for one in event_type.attributes if columns is None or one.name in columns)
 
 
-def _holds_any(log: str, type_id: bytes, since: Instant, until: Instant) -> bool:
+def _holds_any(log: Logs, type_id: bytes, since: Instant, until: Instant) -> bool:
     """Return whether a log may hold frames that were published from one moment up to another."""
-    found = LogFolder(log).of_type(type_id)
+    found = (LogFolder(str(place)).of_type(type_id) for place in places_of(log))
     return since < until and any(
-        one.published_until >= since and one.published_from < until for one in found.stretches
+        one.published_until >= since and one.published_from < until for log in found for one in log.stretches
     )
 
 
@@ -356,16 +387,82 @@ def _asking(one: Slice, keys: Keys | None, versions: Sequence[VerifiedType]) -> 
     return replace(one, view=answered(one.view, keys.answers, readable))
 
 
-def _planned(one: Slice, delivered: Sequence[Attribute], versions: Sequence[VerifiedType]) -> Plan:
+def _plans(
+    one: Slice,
+    delivered: Sequence[Attribute],
+    above: Sequence[View],
+    known: Kinds,
+    shown_as: VerifiedType | None,
+) -> Iterator[Plan]:
+    """Yield what a period needs of frames as they were published, and of those that a border released.
+
+    What was released for the reader's class is what its View shows. Where the View would not show
+    that again, because it transforms or asks about what it hides, such frames have a plan of their own. So
+    has what was released for one of those `above`, of whose rights the reader's was made: a broker of its
+    organisation records that.
+    """
+    plan, view = _planned(one, delivered, known), one.view
+    if not above:
+        yield plan
+        return
+    # Whoever records everything records the events themselves, also behind a border.
+    whole = frozenset({None, EVERYTHING})
+    if is_summarised(view):
+        yield replace(plan, classes=whole)
+        return
+    for held in above:
+        rest, released_for = refined(held, view), class_of(view_to_bytes(held))
+        if rest is not None and held.windows != view.windows and released_for != EVERYTHING:
+            made = {uid: kind for window in held.windows for uid, kind in kinds_shown(window, known).items()}
+            yield replace(
+                _planned(replace(one, view=rest), delivered, {**known, **made}),
+                classes=frozenset({released_for}),
+            )
+    mark = class_of(view_to_bytes(view))
+    if _shows_it_again(view):
+        yield replace(plan, classes=whole | {mark})
+        return
+    yield replace(plan, classes=whole)
+    released = replace(one, view=replace(view, windows=(Window(ALWAYS, ALL_ATTRIBUTES),)))
+    # What was converted before it was released has the attributes of the type that it became.
+    named = known if shown_as is None else shown_as.kinds
+    yield replace(_planned(released, delivered, named), classes=frozenset({mark}))
+
+
+def _crosses_borders(versions: Sequence[VerifiedType]) -> bool:
+    """Return whether frames of a type are released at borders; sealed ones cross as they are."""
+    return all(version.sealing is None for version in versions)
+
+
+def _seen_above(request: Request, reader: Reader, query: TableQuery) -> Iterator[View]:
+    """Yield what the reader sees itself, whatever it selects, and those who have passed its right on."""
+    issued = (signed.certificate for signed in reader.pool)
+    rights = (one for one in issued if isinstance(one, AuthorisationCertificate))
+    holders = {one.subject: None for one in rights if isinstance(one.subject, Principal)}
+    for holder in islice({reader.principal: None, **holders}, _ABOVE_MAX):
+        asked = replace(request, principal=holder, filter=ALWAYS)
+        with suppress(PolicyRefusal, BadInput):  # that of the reader itself was looked at before
+            found = slices_of(asked, reader, since=query.since, until=query.until)
+            yield from {one.view.windows: one.view for one in found}.values()
+
+
+def _shows_it_again(view: View) -> bool:
+    """Return whether a View shows all of what it has shown."""
+    (window, *others) = view.windows
+    shown = window.attributes
+    asked = attributes_of(window.admits)
+    return not others and not window.transformations and (shown is ALL_ATTRIBUTES or asked <= shown)
+
+
+def _planned(one: Slice, delivered: Sequence[Attribute], known: Kinds) -> Plan:
     view = split(one.view).front if is_summarised(one.view) else one.view
     windows, names = view.windows, {attribute.uid for attribute in delivered}
     interest = attributes_of(view.interest)
     transforms = [window for window in windows if window.transformations]
     asks = frozenset().union(*map(asks_of, windows))
     if transforms:
-        known = {uid for version in versions for uid in version.kinds}
-        interest = frozenset(uid for uid in interest & known if any(keeps(w, uid) for w in windows))
-        names |= known & interest
+        interest = frozenset(uid for uid in interest & known.keys() if any(keeps(w, uid) for w in windows))
+        names |= interest
         asks = frozenset(uid for uid in asks if uid in known or uid not in _assigned(transforms))
     # What a transformation shows it has made of what it reads, which is among what is asked.
     shown = {
@@ -374,12 +471,26 @@ def _planned(one: Slice, delivered: Sequence[Attribute], versions: Sequence[Veri
         for window in windows
         if (shows(window, uid) if not window.transformations else keeps(window, uid))
     }
-    return Plan(one, _kinds(asks | interest | shown, versions), asks | interest)
+    return Plan(one, _kinds(asks | interest | shown, known) | _of_publisher(view), asks | interest)
 
 
-def _kinds(uids: Collection[AttributeUid], versions: Sequence[VerifiedType]) -> dict[AttributeUid, Kind]:
-    known = {uid: kind for one in versions for uid, kind in one.kinds.items()}
-    known |= {uid: Kind.BOOL for uid in uids if uid.startswith(ANSWER_PREFIX)}
+def _of_publisher(view: View) -> dict[AttributeUid, Kind]:
+    """Return the columns that the statements of publishers fill, which conditions of rules ask about."""
+    asked = publisher_asked(view)
+    if (uid := next((uid for uid, kinds in asked.items() if len(kinds) > 1), None)) is not None:
+        raise BadInput(
+            "PIPELINE-UNKNOWN-TERMS", f"your right compares `{uid}` with values of two kinds: a table has one"
+        )
+    return {uid: kind for uid, (kind,) in asked.items()}
+
+
+def _known_kinds(versions: Sequence[VerifiedType], keys: Keys | None) -> Kinds:
+    """Return the kinds of all that frames of a type may have, answers among them."""
+    answers = {} if keys is None else {uid: kind_of_answer(said) for uid, said in keys.answers.items()}
+    return {**{uid: kind for one in versions for uid, kind in one.kinds.items()}, **answers}
+
+
+def _kinds(uids: Collection[AttributeUid], known: Kinds) -> dict[AttributeUid, Kind]:
     if not known.keys() >= set(uids):
         # Read as missing, it could make a restriction true that is not.
         raise BadInput(

@@ -69,7 +69,7 @@ from maia.policy.view import shows
 from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.validity import NO_ANSWERS, AsOf, Once, Tester, VouchedFor
-from maia.wire.messages import Author, Carried, CarriedWithAuthor, Sealed, SealedWithAuthor
+from maia.wire.messages import Author, Carried, Sealed
 
 # Identities: which recorded frames would have come to this reader.
 #
@@ -122,10 +122,8 @@ class FrameRequirements:
 
     def admits(self, frame: Carried | Sealed) -> bool:
         """Return whether publisher and reader meet what they require of each other."""
-        author = frame.author if isinstance(frame, CarriedWithAuthor | SealedWithAuthor) else None
-        if self.requires and not is_met(
-            requirement_from_bytes(self.requires), self._publisher(frame, author)
-        ):
+        author: Author | None = getattr(frame, "author", None)
+        if self.requires and not is_met(requirement_from_bytes(self.requires), self.publisher_of(frame)):
             return False
         if author is None or not author.requires:
             return True
@@ -139,7 +137,9 @@ class FrameRequirements:
         _, not_after, attributes = self.periods[begun - 1] if begun else _NONE
         return attributes if moment <= not_after else NO_ATTRIBUTES
 
-    def _publisher(self, frame: Carried | Sealed, author: Author | None) -> Attributes:
+    def publisher_of(self, frame: Carried | Sealed) -> Attributes:
+        """Return what the statement that came with a frame says of its publisher, if it is believed."""
+        author: Author | None = getattr(frame, "author", None)
         if author is None or not author.statement or self.trust is None:
             return NO_ATTRIBUTES
         known = _verified(self.trust, author.statement, frame.publisher)
@@ -238,7 +238,7 @@ class Reader:
     def facts_at(self, moment: Instant) -> Facts:
         """Return what is known of a moment."""
         known = [one.facts for one in self.facts if one.period.contains(moment)]
-        return Facts({uid: value for facts in known for uid, value in facts.items()}) if known else NO_FACTS
+        return Facts.joined(known) if known else NO_FACTS
 
 
 # Periods: what a principal might do at each moment.

@@ -1,105 +1,266 @@
 """What does the reader of a log put on record about the events that it reads?
 
 The records are those of a broker's ledger (`maia.ledger`): who reads, by which certificates, which rows of
-which frames, which attributes. The reader of a log is its own recipient, and writes the ledger itself. All
-that a table can show is on record before it is handed out; what its user makes of the table, less or
-nothing, is not.
+which frames, which attributes. The reader of a log is its own recipient, and writes the ledger itself, in the
+task that opens the frames: rows go through the View there, what it shows is written as a part of the ledger,
+and then it is handed on. No row is opened twice for it. What the user of a table makes of its rows, less or
+nothing, is not on record.
+
+A task that Spark runs again, or twice at once, shows the same rows and writes the same part: there is one. A
+table that is read again is on record again. The driver chains the parts when the log is closed, a stream
+after each batch.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from os import PathLike
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from maia.broker.audiences.local_subscribers import class_key
-from maia.events import Instant
-from maia.ledger.files import LedgerFiles
+from maia.clock import system_now
+from maia.events import Attribute, AttributeUid, Instant, Kind
+from maia.expressions.meaning import NO_KEYS
+from maia.ledger.files import chain_parts, ledger_at, write_part
 from maia.ledger.records import (
     FORMAT,
     Audience,
     Begin,
     Disclosed,
+    DisclosedEvents,
     Ground,
     LedgerRecord,
     Shown,
     records_to_bytes,
     to_ranges,
 )
-from maia.net.process import own_folder
-from maia.policy import Request, gather_evidence
+from maia.places import place_of
+from maia.policy import Request, View, gather_evidence
 from maia.private_files import make_private_folder
+from maia.spark.governed.opener import META, FrameOpener, OpenedBatch, OpenedRows
+from maia.spark.governed.plan import GovernedRead, Plan, summary_of_frames
 from maia.spark.governed.reader import Reader, Slice
-from maia.wire.effects import Disclose
+from maia.views.arrow_executor import ARROW_TYPES, to_arrow_rows
+
+if TYPE_CHECKING:
+    from maia.views.to_spark import TransformationKeySource
 
 _RUN_BYTES: Final = 16
-_AT_ONCE: Final = 4096
-"""Records of one entry."""
+_HELD_BYTES: Final = 16 << 20
+_HELD_ROWS: Final = 1 << 18
+"""What a task holds back until it is on record: a part of the ledger is about so many rows."""
+_BITS: Final = 40
 
 
-class ShownRows(NamedTuple):
-    """Rows of one frame that show the same attributes."""
+class SeenBatch(NamedTuple):
+    """What a View shows of opened rows, and which of them these are."""
 
-    publisher: bytes
-    stream: bytes
-    sequence: int
-    uids: tuple[str, ...]
-    rows: Iterable[int]
-
-
-def put_on_record(
-    folder: Path,
-    parts: Sequence[tuple[Slice, Iterable[ShownRows]]],
-    *,
-    request: Request,
-    reader: Reader,
-    now: Instant,
-) -> None:
-    """Write everything that a table shows, period by period, to the ledger in a folder."""
-    make_private_folder(folder)
-    with own_folder(folder), LedgerFiles(folder) as ledger:
-        records = _records(parts, request, reader, now)
-        begins = True
-        while some := list(islice(records, _AT_ONCE)):
-            ledger.write([Disclose(begins, records_to_bytes(some))])
-            begins = False
+    opened: OpenedBatch
+    # Any: pyarrow is not typed.
+    shown: Any
+    numbers: Any
 
 
-def _records(
-    parts: Sequence[tuple[Slice, Iterable[ShownRows]]], request: Request, reader: Reader, now: Instant
-) -> Iterator[LedgerRecord]:
-    principal, event_type = reader.principal, request.event_type
-    assert event_type is not None  # noqa: S101 - a table is of a type
-    yield Begin(FORMAT, principal.key, os.urandom(_RUN_BYTES), int(now))
-    number, shown = 0, dict[tuple[str, ...], int]()
-    for one, frames in parts:
-        number += 2
-        audience = number
-        yield Ground(
-            number - 1,
-            principal.key,
+@dataclass(frozen=True, slots=True)
+class SeenRows:
+    """What the Views of some periods show of frames, by the kernels of Arrow. Pickled into the job."""
+
+    opener: FrameOpener
+    views: tuple[tuple[View, Mapping[AttributeUid, Kind]], ...] = field(repr=False)
+    delivered: tuple[Attribute, ...]
+    meta: tuple[str, ...] = ()
+    secrets: TransformationKeySource | None = field(default=None, repr=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the names and types of the columns."""
+        meta = [pa.field(name, META[name]) for name in self.meta]
+        return pa.schema([*(pa.field(one.name, ARROW_TYPES[one.kind]) for one in self.delivered), *meta])
+
+    def of(self, batches: Iterable[OpenedBatch]) -> Iterator[SeenBatch]:
+        """Yield what is shown: each row by the View of its period."""
+        keys = NO_KEYS if self.secrets is None else self.secrets.transformation_keys()
+        views = [to_arrow_rows(view, dict(kinds), self.delivered, keys) for view, kinds in self.views]
+        schema = self.schema
+        for one in batches:
+            seen, numbers = views[one.period](one.rows)
+            about = [one.rows.column(name).take(numbers) for name in self.meta]
+            whole = pa.RecordBatch.from_arrays([*seen.columns, *about], schema=schema) if schema else seen
+            yield SeenBatch(one, whole, numbers)
+
+
+def seen_rows(read: GovernedRead, opener: FrameOpener, plans: Sequence[Plan]) -> SeenRows:
+    """Return what some periods of a read show."""
+    views = tuple((one.slice.view, dict(one.kinds)) for one in plans)
+    return SeenRows(opener, views, read.delivered, tuple(read.meta), read.access.secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingLedger:
+    """Where, and by which rights, one read of a table is put on record. Pickled into the job."""
+
+    folder: str
+    table: str
+    """Another one for each table that is made."""
+    recipient: bytes
+    grounds: tuple[tuple[bytes, bytes, bytes, tuple[bytes, ...]], ...]
+    """Type, version, View and certificates of each period."""
+    delivered: tuple[Attribute, ...]
+
+    def shown(self, seen: Iterable[SeenBatch], read: str) -> Iterator[Any]:
+        """Yield the rows that a task shows, each after it is on record."""
+        held: list[Any] = []
+        rows = size = 0
+        draft = _Draft(self.delivered)
+        for one in seen:
+            draft.add(one)
+            held.append(one.shown)
+            rows, size = rows + one.shown.num_rows, size + one.shown.nbytes
+            if rows >= _HELD_ROWS or size >= _HELD_BYTES:
+                self._write(draft, read)
+                yield from held
+                held, rows, size, draft = [], 0, 0, _Draft(self.delivered)
+        self._write(draft, read)
+        yield from held
+
+    def _write(self, draft: _Draft, read: str) -> None:
+        if draft:
+            timeless = records_to_bytes(list(self._records(draft, read, 0)))
+            records = list(self._records(draft, read, int(system_now())))
+            write_part(ledger_at(self.folder), read, records, timeless)
+
+    def _records(self, draft: _Draft, read: str, at: int) -> Iterator[LedgerRecord]:
+        yield Begin(FORMAT, self.recipient, sha256(read.encode()).digest()[:_RUN_BYTES], at)
+        for number, ground in enumerate(self.grounds, start=1):
+            yield Ground(number, self.recipient, *ground)
+            yield Audience(number, (number,))
+        numbers: dict[tuple[str, ...], int] = {}
+        for uids in (*(one[1] for one in draft.frames), *(one[1] for one in draft.events)):
+            if uids not in numbers:
+                numbers[uids] = len(numbers) + 1
+                yield Shown(numbers[uids], uids)
+        for period, uids, publisher, stream, sequence, ranges in draft.frames:
+            yield Disclosed(at, period + 1, numbers[uids], publisher, stream, sequence, ranges)
+        for (period, uids, publisher, stream), found in draft.events.items():
+            pairs = list(to_ranges(sorted(found)))
+            yield DisclosedEvents(at, period + 1, numbers[uids], publisher, stream, pairs)
+
+
+def chain_reads(ledger: str) -> None:
+    """Chain what the tasks of reads have written, also of jobs that were killed."""
+    folder = ledger_at(ledger)
+    if isinstance(folder, Path):
+        make_private_folder(folder)
+    chain_parts(folder)
+
+
+def reading_ledger(read: GovernedRead, plans: Sequence[Plan], folder: str | PathLike[str]) -> ReadingLedger:
+    """Return how what some periods show is put on record, and chain what killed jobs have left."""
+    if read.is_summary:
+        raise summary_of_frames()
+    event_type = read.event_type
+    grounds = tuple(
+        (
             event_type.type_id,
             event_type.id,
-            class_key(one.view, event_type),
-            _certificates(request, reader, one.since),
+            class_key(one.slice.view, event_type),
+            _certificates(read.request, read.access.reader, one.slice),
         )
-        yield Audience(audience, (number - 1,))
-        for publisher, stream, sequence, uids, rows in frames:
-            if uids not in shown:
-                number += 1
-                shown[uids] = number
-                yield Shown(number, uids)
-            ranges = to_ranges(sorted(rows))
-            yield Disclosed(int(now), audience, shown[uids], publisher, stream, sequence, ranges)
+        for one in plans
+    )
+    place = str(place_of(folder))
+    chain_reads(place)
+    return ReadingLedger(place, uuid4().hex, read.access.reader.principal.key, grounds, read.delivered)
 
 
-def _certificates(request: Request, reader: Reader, at: Instant) -> tuple[bytes, ...]:
+class _Draft:
+    """Which rows of which frames are shown, with which attributes."""
+
+    def __init__(self, delivered: Sequence[Attribute]) -> None:
+        self._delivered = delivered
+        self.frames: list[tuple[int, tuple[str, ...], bytes, bytes, int, tuple[int, ...]]] = []
+        self.events: defaultdict[tuple[int, tuple[str, ...], bytes, bytes], list[int]] = defaultdict(list)
+        """Sequences of frames of one event: these have one record together."""
+
+    def __bool__(self) -> bool:
+        return bool(self.frames or self.events)
+
+    def add(self, seen: SeenBatch) -> None:
+        """Note what a batch shows."""
+        numbers = np.asarray(seen.numbers, dtype=np.int64)
+        if not len(numbers):
+            return
+        frames = seen.opened.frames
+        ends = np.cumsum([one.rows for one in frames])
+        of_frame = np.searchsorted(ends, numbers, side="right")
+        local = numbers - (ends - [one.rows for one in frames])[of_frame]
+        kinds, uids = self._kinds(seen.shown)
+        # Neighbours in one frame that show the same are one run, after a sort if they are mixed.
+        key = of_frame * len(uids) + kinds
+        if len(uids) > 1:
+            order = np.argsort(key, kind="stable")
+            key, local = key[order], local[order]
+        begins = np.flatnonzero(np.diff(key, prepend=-1))
+        for first, last in zip(begins.tolist(), [*begins[1:].tolist(), len(key)], strict=True):
+            number, kind = divmod(int(key[first]), len(uids))
+            self._add(seen.opened.period, frames[number], uids[kind], local[first:last])
+
+    def _add(
+        self, period: int, opened: OpenedRows, uids: tuple[str, ...], local: npt.NDArray[np.int64]
+    ) -> None:
+        frame = opened.frame
+        rows = local if isinstance(opened.numbers, range) else np.sort(np.asarray(opened.numbers)[local])
+        if frame.rows == 1 and rows[0] == 0:
+            self.events[period, uids, frame.publisher, frame.stream].append(frame.sequence)
+        else:
+            about = frame.publisher, frame.stream, frame.sequence
+            self.frames.append((period, uids, *about, _ranges(rows)))
+
+    def _kinds(self, shown: Any) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
+        """Return which attributes each row shows: a number for each row, and what it stands for."""
+        kinds = np.zeros(shown.num_rows, dtype=np.int64)
+        always: list[str] = []
+        mixed: list[str] = []
+        for at, one in enumerate(self._delivered):
+            column = shown.column(at)
+            if column.null_count == 0:
+                always.append(one.uid)
+            elif column.null_count < len(column):
+                if len(mixed) % _BITS == _BITS - 1:
+                    kinds = np.unique(kinds, return_inverse=True)[1]
+                kinds = kinds * 2 + np.asarray(column.is_valid())
+                mixed.append(one.uid)
+        if not mixed:
+            return kinds, [tuple(sorted(always))]
+        _, firsts, kinds = np.unique(kinds, return_index=True, return_inverse=True)
+        places = [at for at, one in enumerate(self._delivered) if one.uid in mixed]
+        rows = [
+            [self._delivered[at].uid for at in places if shown.column(at)[int(n)].is_valid] for n in firsts
+        ]
+        return kinds, [tuple(sorted([*always, *one])) for one in rows]
+
+
+def _ranges(rows: npt.NDArray[np.int64]) -> tuple[int, ...]:
+    """Return row numbers, which grow, as pairs of the first and how many follow it."""
+    begins = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)
+    follow = np.diff(begins, append=len(rows)) - 1
+    return tuple(np.column_stack((rows[begins], follow)).ravel().tolist())
+
+
+def _certificates(request: Request, reader: Reader, one: Slice) -> tuple[bytes, ...]:
     evidence = gather_evidence(
         request,
         reader.pool,
-        at=at,
+        at=Instant(one.since),
         bounds=reader.bounds,
         constitutions=reader.constitutions,
         standing=reader.tester,

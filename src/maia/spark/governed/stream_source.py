@@ -21,12 +21,15 @@ from pyspark.sql.types import StructType
 from maia.errors import BadInput, Unavailable
 from maia.spark.errors import told_to_spark
 from maia.spark.governed.log_folder import FramesWanted, LogFrames, TypeInLog
+from maia.spark.governed.reading_ledger import chain_reads
 
 FORMAT: Final = "maia-log"
 OPTION: Final = "wanted"
+LEDGER: Final = "ledger"
+"""The option with the folder in which tasks put on record what they show, if they do."""
 RANGES: Final = (
-    "day string, first bigint, last bigint, path string, size bigint, "
-    "published_from bigint, published_until bigint"
+    "day string, first bigint, last bigint, path string, size bigint, published_from bigint, "
+    "published_until bigint, file_size bigint, log bigint, is_shown boolean"
 )
 """What a row of the source is: a `Stretch`."""
 
@@ -45,7 +48,7 @@ class LogStreamSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads batch after batch."""
-        return LogStreamReader(FramesWanted.from_option(self.options[OPTION]))
+        return LogStreamReader(FramesWanted.from_option(self.options[OPTION]), self.options.get(LEDGER))
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -53,26 +56,26 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     An offset is a position: everything up to it is done. Beside it is up to
     where the log had forgotten frames when the offset was made, because a stream
-    that begins late has not lost what was gone before.
+    that begins late has not lost what was gone before. Of several logs, each has a position of its own.
     """
 
     # Any: Spark's offsets are dictionaries of whatever JSON holds.
 
-    def __init__(self, wanted: FramesWanted) -> None:
+    def __init__(self, wanted: FramesWanted, ledger: str | None = None) -> None:
         """Read nothing yet: Spark also makes readers that it only sends to tasks."""
-        self._wanted, self._frames = wanted, LogFrames(wanted)
-        self._upto: int | None = None
+        self._wanted, self._ledger, self._frames = wanted, ledger, LogFrames(wanted)
+        self._upto: list[int] | None = None
 
-    def __reduce__(self) -> tuple[type[LogStreamReader], tuple[FramesWanted]]:
+    def __reduce__(self) -> tuple[type[LogStreamReader], tuple[FramesWanted, str | None]]:
         """Leave open files and what was read of the manifest behind: a reader that arrives is a new one."""
-        return LogStreamReader, (self._wanted,)
+        return LogStreamReader, (self._wanted, self._ledger)
 
     # -------------------------------------------------------- on the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Begin with the oldest frame that the log still has."""
         with told_to_spark():
-            return self._offset(0, self._frames.found().forgotten)
+            return self._offset([(0, one.forgotten) for one in self._frames.found()])
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how much a batch reads."""
@@ -81,53 +84,75 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take note of what there is now: the run ends there."""
         with told_to_spark():
-            self._upto = self._frames.found().newest
+            self._upto = [one.newest for one in self._frames.found()]
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return how far the log goes; raise if it has forgotten what the stream has not read."""
         with told_to_spark():
             found = self._frames.found()
-            position = self._checked(start, found)
-            bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-            newest = _reached(found, position, bytes_max)
-            newest = newest if self._upto is None else min(newest, self._upto)
-            return start if newest <= position else self._offset(newest, found.forgotten)
+            begins = self._checked(start, found)
+            bytes_max = limit.max_bytes // len(found) if isinstance(limit, ReadMaxBytes) else None
+            ends = [_reached(*each, bytes_max) for each in zip(found, begins, strict=True)]
+            ends = [min(each) for each in zip(ends, self._upto or ends, strict=True)]
+            if all(end <= begin for begin, end in zip(begins, ends, strict=True)):
+                return start
+            points = zip(begins, ends, found, strict=True)
+            return self._offset([(max(begin, end), one.forgotten) for begin, end, one in points])
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return ranges for tasks; of a batch that was planned before a restart, the same frames."""
         with told_to_spark():
-            first = self._checked(start, self._frames.found()) + 1
-            last, _ = self._read(end)
-            return list(map(InputPartition, self._frames.ranges(first, last)))
+            begins = self._checked(start, self._frames.found())
+            bounds = [(begin + 1, last) for begin, (last, _) in zip(begins, self._read(end), strict=True)]
+            return list(map(InputPartition, self._frames.ranges(*bounds)))
 
-    def _offset(self, position: int, forgotten: int) -> dict[str, Any]:
-        return {"type": self._wanted.type_id.hex(), "position": position, "forgotten": forgotten}
+    def commit(self, end: dict[str, Any]) -> None:
+        """Chain what the tasks of a batch that is done have put on record."""
+        if self._ledger is not None:
+            with told_to_spark():
+                chain_reads(self._ledger)
 
-    def _read(self, offset: dict[str, Any]) -> tuple[int, int]:
+    def _offset(self, points: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        kind = {"type": self._wanted.type_id.hex()}
+        if len(points) == 1:
+            return {**kind, "position": points[0][0], "forgotten": points[0][1]}
+        return {**kind, "logs": {log: list(one) for log, one in zip(self._wanted.logs, points, strict=True)}}
+
+    def _read(self, offset: dict[str, Any]) -> list[tuple[int, int]]:
+        """Return position and what was forgotten, of each log; a log that was added later begins anew."""
+        logs = self._wanted.logs
         match offset:
-            case {"type": str(kind), "position": int(position), "forgotten": int(forgotten)} if (
-                kind == self._wanted.type_id.hex() and position >= 0 and forgotten >= 0
-            ):
-                return position, forgotten
+            case {"type": kind, "position": position, "forgotten": forgotten} if len(logs) == 1:
+                found = [(position, forgotten)]
+            case {"type": kind, "logs": dict(by_log)} if len(logs) > 1:
+                found = [tuple(by_log.get(log, (0, 0))) for log in logs]
+            case _:
+                kind, found = None, []
+        numbers = [number for point in found for number in point]
+        is_good = len(numbers) == 2 * len(logs) and all(type(one) is int and one >= 0 for one in numbers)
+        if kind == self._wanted.type_id.hex() and is_good:
+            return found
         raise BadInput(
             "PIPELINE-CHECKPOINT", "the checkpoint was not written by a stream of this type; begin a new one"
         )
 
-    def _checked(self, start: dict[str, Any], found: TypeInLog) -> int:
-        """Return where a batch begins, if everything behind it is still there."""
-        position, forgotten = self._read(start)
-        if position > max(found.newest, found.forgotten):
-            raise BadInput(
-                "PIPELINE-CHECKPOINT",
-                f"the checkpoint is at position {position}, and the log ends before: it is another log",
-            )
-        if found.forgotten > max(position, forgotten) and self._wanted.fails_on_loss:
-            raise Unavailable(
-                "PIPELINE-FRAMES-FORGOTTEN",
-                f"the log has forgotten frames up to position {found.forgotten}, and this stream has read "
-                f"up to {position}; keep frames for longer, or let streams go on with `fails_on_loss=False`",
-            )
-        return position
+    def _checked(self, start: dict[str, Any], found: Sequence[TypeInLog]) -> list[int]:
+        """Return where a batch begins in each log, if everything behind it is still there."""
+        points = self._read(start)
+        for (position, forgotten), log in zip(points, found, strict=True):
+            if position > max(log.newest, log.forgotten):
+                raise BadInput(
+                    "PIPELINE-CHECKPOINT",
+                    f"the checkpoint is at position {position}, and the log ends before: it is another log",
+                )
+            if log.forgotten > max(position, forgotten) and self._wanted.fails_on_loss:
+                raise Unavailable(
+                    "PIPELINE-FRAMES-FORGOTTEN",
+                    f"the log has forgotten frames up to position {log.forgotten}, and this stream has read "
+                    f"up to {position}; keep frames for longer, or let streams go on with "
+                    "`fails_on_loss=False`",
+                )
+        return [position for position, _ in points]
 
     # -------------------------------------------------------- in a task
 

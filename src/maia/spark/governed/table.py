@@ -18,22 +18,24 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import zip_longest
 from os import PathLike
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from maia.clock import system_now
 from maia.events import SECOND, Attribute, AttributeUid, Kind
+from maia.places import place_of
 from maia.policy.view import View, is_summarised
+from maia.spark.errors import told_to_spark
 from maia.spark.governed.log_folder import BYTES_AT_ONCE, LogFrames
 from maia.spark.governed.opener import META, PERIOD, FrameOpener
 from maia.spark.governed.plan import (
     Access,
     GovernedRead,
     Keys,
+    Logs,
     Plan,
     TableQuery,
     check_on_record,
@@ -41,8 +43,9 @@ from maia.spark.governed.plan import (
     steady_spans,
     summary_of_frames,
 )
-from maia.spark.governed.reading_ledger import ShownRows, put_on_record
-from maia.spark.governed.stream_source import FORMAT, OPTION, LogStreamSource
+from maia.spark.governed.reading_ledger import ReadingLedger, SeenRows, reading_ledger, seen_rows
+from maia.spark.governed.stream_source import FORMAT, LEDGER, OPTION, LogStreamSource
+from maia.spark.session.cluster import desk_place, parallelism
 from maia.views.plan import spark_type
 from maia.views.to_spark import (
     SparkView,
@@ -55,6 +58,7 @@ from maia.views.to_spark import (
 
 __all__ = ["META_COLUMNS", "Access", "Keys", "Streaming", "TableQuery", "governed", "spark_table"]
 
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 META_COLUMNS: Final = tuple(META)
 """What a subscriber receives about an event beside its attributes; added by `with_meta`."""
 
@@ -71,7 +75,7 @@ class Streaming:
 
 def governed(
     spark: SparkSession,
-    log: str,
+    log: Logs,
     access: Access,
     query: TableQuery = TableQuery(),  # noqa: B008 - a frozen value that can be shared
     *,
@@ -89,22 +93,20 @@ def governed(
 
 def spark_table(
     spark: SparkSession,
-    log: str,
+    log: Logs,
     read: GovernedRead,
     *,
     stream: Streaming | None = None,
     ledger: str | PathLike[str] | None = None,
 ) -> DataFrame:
     """Return what was decided as a table of Spark."""
-    check_on_record(read.access.versions, ledger, is_stream=stream is not None)
-    if stream is not None and read.is_summary:
+    check_on_record(read.access.versions, ledger)
+    if read.is_summary and (stream is not None or ledger is not None):
         raise summary_of_frames()
-    rows = _SparkTable(spark, log, read, stream).rows()
-    if ledger is not None:
-        marked = _SparkTable(spark, log, read.with_frames())
-        parts = [(one.slice, _shown_rows(marked.of([one]), read.delivered)) for one in read.plans]
-        reader = read.access.reader
-        put_on_record(Path(ledger), parts, request=read.request, reader=reader, now=system_now())
+    if read.access.keys is not None and read.grant is not None:
+        # The right was decided before there was a session: its workers reach this process at its own address.
+        read = replace(read, grant=read.access.keys.desk.listen(*desk_place(spark), read.grant))
+    rows = _SparkTable(spark, log, read, stream, ledger).rows()
     read.warn_of_gaps(log)
     return rows
 
@@ -114,9 +116,10 @@ class _SparkTable:
     """What a reader sees, as Spark's columns."""
 
     spark: SparkSession
-    log: str
+    log: Logs
     read: GovernedRead
     stream: Streaming | None = None
+    ledger: str | PathLike[str] | None = None
 
     def rows(self) -> DataFrame:
         """Return what all periods show."""
@@ -127,6 +130,11 @@ class _SparkTable:
         if is_summarised(plans[0].slice.view):
             return self._summarised(plans[0])
         read, secrets, meta = self.read, self.read.access.secrets, self.read.meta
+        if self.ledger is not None:
+            opener, ranges = self._ranges(plans)
+            shown = seen_rows(read, opener, plans)
+            task = _OnRecord(shown, reading_ledger(read, plans, self.ledger))
+            return ranges.mapInArrow(task, from_arrow_schema(shown.schema))
         rows = self._opened(plans)
         if len(plans) == 1:
             return to_spark(plans[0].slice.view, plans[0].kinds, read.delivered, secrets).of(rows, *meta)
@@ -151,17 +159,22 @@ class _SparkTable:
         return view.grouped(taken, reduce(Column.__or__, within) & is_closed)
 
     def _opened(self, plans: Sequence[Plan], *, with_meta: bool = False) -> DataFrame:
-        """Return the rows of frames, by uid: tasks are told which ranges of the log they read."""
+        """Return the rows of frames, by uid."""
+        opener, ranges = self._ranges(plans, with_meta=with_meta)
+        return ranges.mapInArrow(opener, from_arrow_schema(opener.schema))
+
+    def _ranges(self, plans: Sequence[Plan], *, with_meta: bool = False) -> tuple[FrameOpener, DataFrame]:
+        """Return what opens frames, and what tells tasks which ranges of the log they read."""
         opener, spark = self._opener(plans, with_meta=with_meta), self.spark
         if self.stream is not None:
             spark.dataSource.register(LogStreamSource)
-            option = opener.wanted.as_option()
-            ranges = spark.readStream.format(FORMAT).option(OPTION, option).load()
-        else:
-            cores = spark.sparkContext.defaultParallelism
-            opener = replace(opener, ranges=tuple(LogFrames(opener.wanted).ranges(cores=cores)))
-            ranges = spark.range(0, len(opener.ranges), 1, max(1, len(opener.ranges)))
-        return ranges.mapInArrow(opener, from_arrow_schema(opener.schema))
+            options = {OPTION: opener.wanted.as_option()}
+            if self.ledger is not None:
+                options[LEDGER] = str(place_of(self.ledger))
+            return opener, spark.readStream.format(FORMAT).options(**options).load()
+        ranges = LogFrames(opener.wanted).ranges(cores=parallelism(spark))
+        opener = replace(opener, ranges=tuple(ranges))
+        return opener, spark.range(0, len(opener.ranges), 1, max(1, len(opener.ranges)))
 
     def _opener(self, plans: Sequence[Plan], *, with_meta: bool) -> FrameOpener:
         wanted = self.read.wanted(self.log, plans)
@@ -171,20 +184,29 @@ class _SparkTable:
         return self.read.opener(wanted, plans, with_meta=with_meta)
 
 
-def _shown_rows(rows: DataFrame, delivered: Sequence[Attribute]) -> Iterator[ShownRows]:
-    """Yield, for each frame, rows that show the same attributes; a partition at a time."""
-    frame = ("_publisher", "_stream", "_sequence")
-    shown = F.array_compact(
-        F.array(*(F.when(F.col(f"`{one.name}`").isNotNull(), F.lit(one.uid)) for one in delivered))
-    )
-    found = (
-        rows.select(*frame, "_row", shown.alias("shown"))
-        .groupBy(*frame, "shown")
-        .agg(F.collect_set("_row").alias("rows"))
-        .toLocalIterator()
-    )
-    for publisher, stream, sequence, uids, numbers in found:
-        yield ShownRows(bytes(publisher), bytes(stream), sequence, tuple(sorted(uids)), numbers)
+@dataclass(frozen=True, slots=True)
+class _OnRecord:
+    """Opens frames, shows what the Views show, and puts it on record before: all that a task does."""
+
+    seen: SeenRows
+    ledger: ReadingLedger
+
+    # Any: pyarrow is not typed, and Spark calls this with its batches.
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Turn what Spark hands a task, numbers of ranges or ranges, into batches of rows."""
+        with told_to_spark():
+            opener = self.seen.opener
+            opened = opener.opened(opener.stretches(batches))
+            yield from self.ledger.shown(self.seen.of(opened), self._read())
+
+    def _read(self) -> str:
+        """Return what attempts at one work have in common: a batch of a query, or a stage over a table."""
+        context = TaskContext.get()
+        assert context is not None  # noqa: S101 - Spark has one for every task
+        query, batch = (context.getLocalProperty(name) for name in (_QUERY, _BATCH))
+        if query is not None and batch is not None:
+            return f"query-{query}-{batch}"
+        return f"table-{self.ledger.table}-{context.stageId()}"
 
 
 # The Views of several periods as one. Each row goes through

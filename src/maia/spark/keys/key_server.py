@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Annotated, Any, Final
 
@@ -52,8 +52,9 @@ QUESTION_S: Final = 5.0
 """How long a connection may take to say who it is: a worker asks as soon as it is connected."""
 _PAUSES_S: Final = (0.1, 0.3, 1.0, 3.0)
 """Between the attempts of a worker."""
-_ASK_BYTES_MAX: Final = 1 << 17
+ASK_BYTES_MAX: Final = 1 << 17
 _TELL_BYTES_MAX: Final = 1 << 28
+_READ_BYTES: Final = 1 << 16
 _MAC_BYTES: Final = 32
 _ASKED: Final = b"maia/1/desk-ask\x00"
 _TOLD: Final = b"maia/1/desk-tell\x00"
@@ -67,11 +68,14 @@ class _Ask(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
     refused: Annotated[
         dict[Annotated[str, Meta(max_length=64)], Annotated[int, Meta(ge=1, le=2**53)]], Meta(max_length=256)
     ]
+    call: Annotated[bytes, Meta(max_length=1 << 16)] = b""
 
 
 class _Answer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     is_open: bool
     sealed: bytes
+    refusal: tuple[str, str] | None = None
+    """Code and sentence, where the driver said no to a call."""
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -93,15 +97,19 @@ class DeskPass:
 
     def keys_of(self, epochs: Collection[int]) -> dict[int, HeldEpoch]:
         """Ask the driver; raise `PIPELINE-GRANT-ENDED` if it has taken the grant back."""
-        return self._asked(epochs, {})
+        return read_handout(self._asked(epochs, {}))
 
     def report(self, refused: Mapping[str, int]) -> None:
         """Tell the driver how many frames were left out, by code; a task that runs again tells it again."""
         self._asked((), refused)
 
-    def _asked(self, epochs: Collection[int], refused: Mapping[str, int]) -> dict[int, HeldEpoch]:
+    def call(self, data: bytes) -> bytes:
+        """Ask what was laid out to answer calls (`JobDesk.open_call`); raise what it refuses."""
+        return self._asked((), {}, data)
+
+    def _asked(self, epochs: Collection[int], refused: Mapping[str, int], call: bytes = b"") -> bytes:
         session = SessionKey(os.urandom)
-        asked = _ENCODER.encode(_Ask(self.grant, session.public, sorted(epochs), dict(refused)))
+        asked = _ENCODER.encode(_Ask(self.grant, session.public, sorted(epochs), dict(refused), call))
         told = self._answer(_mac(self.token, _ASKED, asked) + asked)
         mac, body = told[:_MAC_BYTES], told[_MAC_BYTES:]
         if not same_secret(mac, _mac(self.token, _TOLD, sha256(asked).digest() + body)):
@@ -113,7 +121,10 @@ class DeskPass:
             raise Refusal(
                 "PIPELINE-GRANT-ENDED", "the right behind this table was taken back; ask for the table again"
             )
-        return read_handout(session.open(answer.sealed, _INFO + sha256(asked).digest()))
+        if answer.refusal is not None:
+            code, sentence = answer.refusal
+            raise Refusal(code, sentence)
+        return session.open(answer.sealed, _INFO + sha256(asked).digest())
 
     def _answer(self, question: bytes) -> bytes:
         problem: OSError | None = None
@@ -136,9 +147,8 @@ class DeskPass:
 @dataclass(slots=True)
 class _Grant:
     token: bytes = field(repr=False)
-    source: KeySource | None = field(repr=False)
-    wanted: Wanted
-    is_open: bool = True
+    answer: Callable[[_Ask], bytes] | None = field(repr=False)
+    """Makes what is handed out; None once the grant has ended."""
 
 
 _OPEN: Final[set[int]] = set()
@@ -152,51 +162,78 @@ def desks_open() -> int:
 class JobDesk:
     """The grants of one driver. Made by `job_desk`, which also lets it go."""
 
-    __slots__ = ("_grants", "_lock", "_server", "look", "refused")
+    __slots__ = ("_grants", "_host", "_lock", "_server", "_servers", "look", "refused")
 
-    def __init__(self, host: str) -> None:
-        """Listen on a free port of `host`; nothing is answered before the first grant."""
+    def __init__(self, host: str, bind: str | None = None) -> None:
+        """Listen on a free port, at `bind` if that is not `host`; nothing is answered before a grant."""
         self._grants: dict[bytes, _Grant] = {}
         self._lock = threading.Lock()
         self.refused: Counter[str] = Counter()
         """Frames that workers left out because something about them does not hold, by code."""
         self.look: Callable[[], None] = lambda: None
         """Called before every answer, to end the grants of rights that are over."""
-        self._server = _DeskServer((host, 0), self)
-        threading.Thread(target=self._server.serve_forever, name="maia-job-desk", daemon=True).start()
+        self._servers: dict[str, _DeskServer] = {}
+        self._server = self._serving(host, bind or host)
+        self._host = host
         _OPEN.add(id(self))
+
+    def listen(self, host: str, bind: str, one: DeskPass) -> DeskPass:
+        """Answer at another address, too; return a pass for workers that reach this machine as `host`."""
+        port = int(self._serving(host, bind).server_address[1])
+        return replace(one, host=host, port=port)
+
+    def _serving(self, host: str, bind: str) -> _DeskServer:
+        if host not in self._servers:
+            try:
+                server = _DeskServer((bind, 0), self)
+            except OSError as problem:
+                raise Unavailable(
+                    "UNAVAILABLE-JOB-DESK", f"a desk cannot be opened at `{bind}`: {problem.strerror}"
+                ) from problem
+            threading.Thread(target=server.serve_forever, name="maia-job-desk", daemon=True).start()
+            self._servers[host] = server
+        return self._servers[host]
 
     def open(self, source: KeySource | None, wanted: Wanted) -> DeskPass:
         """Begin a grant: workers that show its pass get what `source` holds of `wanted`."""
+        if source is None:
+            return self._open(lambda _ask: b"\x90")
+        return self._open(lambda ask: write_handout(source, ask.epochs, wanted))
+
+    def open_call(self, answer: Callable[[bytes], bytes]) -> DeskPass:
+        """Begin a grant: what workers that show its pass ask is answered; what is raised is refused."""
+        return self._open(lambda ask: answer(ask.call))
+
+    def _open(self, answer: Callable[[_Ask], bytes]) -> DeskPass:
         grant, token = os.urandom(16), os.urandom(32)
         with self._lock:
             if len(self._grants) >= GRANTS_MAX:
                 raise Unavailable(
                     "UNAVAILABLE-JOB-DESK-FULL", f"this driver has laid out {GRANTS_MAX} grants"
                 )
-            self._grants[grant] = _Grant(token, source, wanted)
-        host, port = self._server.server_address[:2]
-        return DeskPass(str(host), int(port), grant, token)
+            self._grants[grant] = _Grant(token, answer)
+        return DeskPass(self._host, int(self._server.server_address[1]), grant, token)
 
     def end(self, one: DeskPass) -> None:
         """Take back the grant of one pass of this desk, and no other's."""
         with self._lock:
             grant = self._grants.get(one.grant)
             if grant is not None:
-                grant.is_open, grant.source = False, None
+                grant.answer = None
 
     def end_all(self) -> None:
         """Take every grant back: the next task of each table is refused, streams included."""
         with self._lock:
             for grant in self._grants.values():
-                grant.is_open, grant.source = False, None
+                grant.answer = None
 
     def close(self) -> None:
         """Answer no worker any more, and drop every key."""
         _OPEN.discard(id(self))
         self.end_all()
-        self._server.shutdown()
-        self._server.server_close()
+        for server in self._servers.values():
+            server.shutdown()
+            server.server_close()
 
     def answer(self, question: bytes) -> bytes:
         """Answer one worker; raise for a peer that belongs to no job of this driver."""
@@ -205,13 +242,13 @@ class JobDesk:
             ask = _ASK.decode(asked)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise ProtocolViolation("PROTOCOL-JOB-DESK", "a question to the desk cannot be read") from None
-        self.look()
         with self._lock:
             grant = self._grants.get(ask.grant)
         if grant is None or not same_secret(mac, _mac(grant.token, _ASKED, asked)):
             raise ProtocolViolation(
                 "PROTOCOL-JOB-DESK", "a question to the desk was not asked by one of its jobs"
             )
+        self.look()  # for workers only: a stranger costs no more than a MAC (A116)
         with self._lock:
             self.refused.update(ask.refused)
         body = _ENCODER.encode(_told(grant, ask, asked))
@@ -222,22 +259,21 @@ class JobDesk:
 
 
 def _told(grant: _Grant, ask: _Ask, asked: bytes) -> _Answer:
-    if not grant.is_open:
+    answer = grant.answer
+    if answer is None:
         return _Answer(is_open=False, sealed=b"")
-    handout = b"\x90" if grant.source is None else write_handout(grant.source, ask.epochs, grant.wanted)
+    try:
+        handout = answer(ask)
+    except MaiaError as problem:
+        return _Answer(is_open=True, sealed=b"", refusal=(problem.code, problem.message))
     info = _INFO + sha256(asked).digest()
     return _Answer(is_open=True, sealed=seal_to(ask.key, handout, info, os.urandom))
 
 
 @contextmanager
 def job_desk(host: str = "127.0.0.1") -> Iterator[JobDesk]:
-    """Open a desk for the jobs of this driver; on a cluster, `host` is the driver's address."""
-    try:
-        desk = JobDesk(host)
-    except OSError as problem:
-        raise Unavailable(
-            "UNAVAILABLE-JOB-DESK", f"a desk cannot be opened at `{host}`: {problem.strerror}"
-        ) from problem
+    """Open a desk for the jobs of this driver; a table on a cluster lets it listen where workers reach it."""
+    desk = JobDesk(host)
     try:
         yield desk
     finally:
@@ -283,8 +319,7 @@ class _DeskQuestion(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         """Answer one question, or close the connection."""
         try:
-            self.request.settimeout(QUESTION_S)
-            question = _receive(self.request, _ASK_BYTES_MAX)
+            question = _receive(self.request, ASK_BYTES_MAX, ends_at=time.monotonic() + QUESTION_S)
             answer = self.server.desk.answer(question)
             self.server.has_asked(self.request)
             self.request.settimeout(TIMEOUT_S)
@@ -306,12 +341,21 @@ def _send(connection: socket.socket, data: bytes) -> None:
     connection.sendall(len(data).to_bytes(4, "big") + data)
 
 
-def _receive(connection: socket.socket, bytes_max: int) -> bytes:
-    with connection.makefile("rb") as file:
-        length = int.from_bytes(file.read(4), "big")
-        if not _MAC_BYTES < length <= bytes_max:
-            raise OSError("the length of a message is out of bounds")
-        data = file.read(length)
-    if len(data) < length:
-        raise OSError("the connection ended early")
-    return data
+def _receive(connection: socket.socket, bytes_max: int, *, ends_at: float | None = None) -> bytes:
+    length = int.from_bytes(_exactly(connection, 4, ends_at), "big")
+    if not _MAC_BYTES < length <= bytes_max:
+        raise OSError("the length of a message is out of bounds")
+    return _exactly(connection, length, ends_at)
+
+
+def _exactly(connection: socket.socket, size: int, ends_at: float | None) -> bytes:
+    """Read so many bytes, in time however slowly they come; nothing is reserved for what is announced."""
+    received = bytearray()
+    while len(received) < size:
+        if ends_at is not None:
+            connection.settimeout(max(0.001, ends_at - time.monotonic()))
+        some = connection.recv(min(size - len(received), _READ_BYTES))
+        if not some or (ends_at is not None and time.monotonic() > ends_at):
+            raise OSError("the connection ended early")
+        received += some
+    return bytes(received)

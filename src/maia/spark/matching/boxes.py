@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import prod
@@ -173,46 +173,26 @@ class Keyed:
     """First and last bucket of each part that is a bucket."""
 
 
-def buckets_of(boxes: Iterable[Box], kinds: Kinds) -> dict[AttributeUid, Buckets]:
-    """Return the buckets of every attribute of which some box asks a range."""
-    ends: dict[AttributeUid, list[Any]] = {}
-    for box in boxes:
-        for uid, bounds in box.items():
-            if bounds.is_range and not bounds.is_point and kinds[uid].is_ordered:
-                found = ends.setdefault(uid, [])
-                found += [end for end in (bounds.low, bounds.beyond) if end is not None]
+def buckets_of(ends: Mapping[AttributeUid, Iterable[Any]]) -> dict[AttributeUid, Buckets]:
+    """Return the buckets of attributes, by where ranges of them begin and end; some of these are enough."""
     # At most 63 of the values, with about as many of them between any two.
     ordered = ((uid, sorted(values)) for uid, values in ends.items())
     return {
-        uid: Buckets(tuple(dict.fromkeys(some[at * len(some) // BUCKETS] for at in range(1, BUCKETS))))
+        uid: Buckets(
+            tuple(dict.fromkeys(some[at * len(some) // BUCKETS] for at in range(1, BUCKETS) if some))
+        )
         for uid, some in ordered
     }
 
 
-def keyed(boxes: Sequence[Box], buckets: Mapping[AttributeUid, Buckets]) -> list[Keyed | None]:
-    """Choose a key for each box; None where no attribute tells it from others."""
-    points = _points(boxes)
-    wanted = [_shape(box, points, buckets) for box in boxes]
-    pairs = Counter(shape for shape in wanted if len(shape) > 1)
-    kept = {shape for shape, _ in pairs.most_common(PAIRS_MAX)}
-    return [
-        _keyed(box, shape if len(shape) == 1 or shape in kept else shape[:1], buckets) if shape else None
-        for box, shape in zip(boxes, wanted, strict=True)
-    ]
+def key_of(
+    box: Box, points: Mapping[AttributeUid, int], buckets: Mapping[AttributeUid, Buckets]
+) -> Keyed | None:
+    """Choose the key of a box; None where no attribute tells it from others.
 
-
-def _points(boxes: Iterable[Box]) -> dict[AttributeUid, int]:
-    """Return how many different values of each attribute are asked for."""
-    found: dict[AttributeUid, set[Any]] = {}
-    for box in boxes:
-        for uid, bounds in box.items():
-            if bounds.is_point:
-                found.setdefault(uid, set()).add(bounds.low)
-    return {uid: len(values) for uid, values in found.items()}
-
-
-def _shape(box: Box, points: Mapping[AttributeUid, int], buckets: Mapping[AttributeUid, Buckets]) -> Shape:
-    """Return the two attributes that leave the fewest candidates, values before buckets."""
+    These are the two attributes that leave the fewest candidates, values before buckets. `points` says how
+    many different values of each attribute are asked for.
+    """
     shares: dict[KeyPart, float] = {}
     for uid, bounds in box.items():
         if bounds.is_point:
@@ -222,17 +202,21 @@ def _shape(box: Box, points: Mapping[AttributeUid, int], buckets: Mapping[Attrib
     best = sorted(shares, key=lambda part: (shares[part], part))[:2]
     if len(best) == 2 and (shares[best[1]] > _WIDE or _rows(box, best, buckets) > _ROWS_MAX):
         best.pop()
-    return tuple(sorted(best))
+    shape = tuple(sorted(best))
+    touched = tuple(buckets[part.uid].touched(box[part.uid]) for part in shape if part.is_bucket)
+    return Keyed(box, shape, touched) if shape else None
+
+
+def kept_shapes(counts: Mapping[Shape, int]) -> dict[Shape, Shape]:
+    """Return what each shape of keys becomes: of a pair that few boxes have, its first attribute is left."""
+    pairs = Counter({shape: count for shape, count in counts.items() if len(shape) > 1})
+    kept = {shape for shape, _ in pairs.most_common(PAIRS_MAX)}
+    return {shape: shape if len(shape) == 1 or shape in kept else shape[:1] for shape in counts}
 
 
 def _rows(box: Box, parts: Iterable[KeyPart], buckets: Mapping[AttributeUid, Buckets]) -> int:
     touched = (buckets[part.uid].touched(box[part.uid]) for part in parts if part.is_bucket)
     return prod(last - first + 1 for first, last in touched)
-
-
-def _keyed(box: Box, shape: Shape, buckets: Mapping[AttributeUid, Buckets]) -> Keyed:
-    touched = tuple(buckets[part.uid].touched(box[part.uid]) for part in shape if part.is_bucket)
-    return Keyed(box, shape, touched)
 
 
 # ------------------------------------------------------------ filters that bounds cannot express
@@ -242,27 +226,26 @@ def _keyed(box: Box, shape: Shape, buckets: Mapping[AttributeUid, Buckets]) -> K
 class AskCandidates:
     """Keeps the candidates that their filter admits. Fast where neighbours share a filter."""
 
-    filters: Mapping[int, Predicate]
+    read: Callable[[bytes], Predicate]
     stored: Kinds
     number: str
-    """The column with the number of the filter; one without a filter here is admitted already."""
+    filter: str
+    """The columns with the number and the bytes of the filter; one without bytes is admitted already."""
     kept: tuple[str, ...]
 
     # Any: pyarrow is not typed, and Spark calls this with its batches.
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Turn batches of candidates, sorted by filter, into batches of matches."""
-        compiled: dict[int, TestBatch] = {}
+        last: tuple[int, TestBatch | None] | None = None
         for batch in batches:
-            masks = [self._mask(run, number, compiled) for number, run in _runs(batch, self.number)]
+            masks = []
+            for number, run in _runs(batch, self.number):
+                if last is None or last[0] != number:
+                    data = run.column(run.schema.get_field_index(self.filter))[0].as_py()
+                    last = number, None if data is None else to_arrow_test(self.read(data), self.stored)
+                masks.append(pa.repeat(pa.scalar(True), run.num_rows) if last[1] is None else last[1](run))
             if masks:
                 yield batch.filter(pa.concat_arrays(masks)).select(self.kept)
-
-    def _mask(self, run: Any, number: int, compiled: dict[int, TestBatch]) -> Any:
-        if number not in self.filters:
-            return pa.repeat(pa.scalar(True), run.num_rows)
-        if number not in compiled:
-            compiled[number] = to_arrow_test(self.filters[number], self.stored)
-        return compiled[number](run)
 
 
 def _runs(batch: Any, column: str) -> Iterator[tuple[int, Any]]:
@@ -305,5 +288,5 @@ class AskEverything:
         for number, test in tests.items():
             found = events.filter(test(events)).select(self.kept)
             if found.num_rows:
-                numbers = pa.repeat(pa.scalar(number, pa.int32()), found.num_rows)
+                numbers = pa.repeat(pa.scalar(number, pa.int64()), found.num_rows)
                 yield pa.RecordBatch.from_arrays([*found.columns, numbers], [*self.kept, self.number])

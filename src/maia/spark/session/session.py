@@ -3,28 +3,27 @@
 Pipelines, the demo and the tests ask. The session is quiet, in UTC and with
 ANSI mode on. It is local, listens on loopback only and runs its Python workers
 with this interpreter, unless it is given a cluster, to which it brings the
-package. It leaves no file and no process behind. What Java writes goes to a
-log, whose end is quoted when the start fails.
+package, or was begun by `spark-submit`, whose settings then count. It leaves
+no file and no process behind. What Java writes goes to a log, whose end is
+quoted when the start fails.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
-import stat
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from maia.errors import BadInput, Unavailable
+from maia.errors import Unavailable
+from maia.spark.errors import reason_of, told_by_spark
+from maia.spark.session.cluster import Cluster, cluster_settings, is_here, package_zip
 from maia.spark.session.java_home import (
     ClassArchive,
     JavaHome,
@@ -39,110 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# ------------------------------------------------------------ on a cluster that is there already
-
-
-_MASTER: Final = re.compile(
-    r"spark://[A-Za-z0-9.-]{1,253}:\d{1,5}(,[A-Za-z0-9.-]{1,253}:\d{1,5}){0,8}", re.ASCII
-)
-_SECRET_MIN: Final = 16
-_SECRET_MAX: Final = 4096
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-# The same for every file, so that the same package makes the same zip.
-_MOMENT: Final = (1980, 1, 1, 0, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A standalone cluster, and how this driver meets it."""
-
-    master: str
-    secret: str = field(repr=False)
-    driver_host: str = "127.0.0.1"
-    """The address under which executors reach this process."""
-    executor_memory_mib: int = 1024
-    python: str | None = None
-    """The interpreter on the cluster's machines; this process's own if they share it."""
-
-    def __post_init__(self) -> None:
-        """Refuse an address that is none, and a secret that could be guessed."""
-        if not _MASTER.fullmatch(self.master):
-            raise BadInput(
-                "INPUT-SPARK-CLUSTER",
-                f"`{ascii(self.master)[1:81]}` is not the address of a cluster: spark://HOST:PORT",
-            )
-        if not _SECRET_MIN <= len(self.secret) <= _SECRET_MAX:
-            raise BadInput(
-                "INPUT-SPARK-CLUSTER",
-                f"the secret of a cluster has {_SECRET_MIN} to {_SECRET_MAX} characters",
-            )
-
-
-def cluster_of(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """Return the cluster that the environment names; None if it names none.
-
-    `MAIA_SPARK_MASTER` is its address and `MAIA_SPARK_SECRET_FILE` the file
-    with its secret; `MAIA_SPARK_DRIVER_HOST`, `MAIA_SPARK_PYTHON` and
-    `MAIA_SPARK_EXECUTOR_MIB` are optional.
-    """
-    master = environment.get("MAIA_SPARK_MASTER")
-    if not master:
-        return None
-    named = environment.get("MAIA_SPARK_SECRET_FILE")
-    if not named:
-        raise BadInput(
-            "INPUT-SPARK-CLUSTER",
-            "a cluster needs a shared secret: set `MAIA_SPARK_SECRET_FILE` to the file that holds it",
-        )
-    memory = environment.get("MAIA_SPARK_EXECUTOR_MIB", "1024")
-    if not memory.isascii() or not memory.isdigit() or not 512 <= int(memory[:8]) <= 1_048_576:
-        raise BadInput("INPUT-SPARK-CLUSTER", "`MAIA_SPARK_EXECUTOR_MIB` is a number from 512 to 1048576")
-    return Cluster(
-        master,
-        _secret(Path(named)),
-        driver_host=environment.get("MAIA_SPARK_DRIVER_HOST") or "127.0.0.1",
-        executor_memory_mib=int(memory),
-        python=environment.get("MAIA_SPARK_PYTHON") or None,
-    )
-
-
-def _secret(file: Path) -> str:
-    try:
-        if file.stat().st_mode & _OTHERS:
-            raise BadInput("INPUT-SPARK-CLUSTER", f"`{file}` can be read by others: run `chmod 600` on it")
-        with file.open(encoding="utf-8") as opened:
-            return opened.read(_SECRET_MAX + 2).strip()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadInput("INPUT-SPARK-CLUSTER", f"the secret in `{file}` cannot be read") from problem
-
-
-def cluster_settings(cluster: Cluster) -> tuple[dict[str, str], dict[str, str]]:
-    """Return Spark's settings for a cluster: public and secret ones."""
-    seen = {
-        "spark.master": cluster.master,
-        "spark.driver.host": cluster.driver_host,
-        "spark.driver.bindAddress": cluster.driver_host,
-        "spark.executor.memory": f"{cluster.executor_memory_mib}m",
-        "spark.authenticate": "true",
-        "spark.network.crypto.enabled": "true",
-        # What executors spill and shuffle lies on their disks.
-        "spark.io.encryption.enabled": "true",
-    }
-    return seen, {"spark.authenticate.secret": cluster.secret}
-
-
-def package_zip(folder: Path) -> Path:
-    """Write this package as a zip that executors import, the same bytes for the same package."""
-    root = Path(__file__).parents[2]
-    made = folder / "maia-package.zip"
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as packed:
-        for file in sorted(root.rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
-                name = f"maia/{file.relative_to(root).as_posix()}"
-                packed.writestr(zipfile.ZipInfo(name, _MOMENT), file.read_bytes(), zipfile.ZIP_DEFLATED)
-    return made
-
-
+UMASK: Final = "spark.hadoop.fs.permissions.umask-mode"
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _STOP_S: Final = 20
 _RECORD_S: Final = 300
 _LOG_SHOWN: Final = 2_000
@@ -180,6 +77,9 @@ def spark_session(  # noqa: PLR0913 - every one is named at the call
     Without a `cluster` it runs in this machine, with so many `cores`; with one,
     it takes at most so many there, and `memory_mib` is the driver's own.
 
+    What ends a job and is not caught in the body leaves it as one of our errors: Spark's own could not be
+    read any more when Spark has stopped.
+
     A `long_running` session starts a few seconds later and computes several
     times as fast. `settings` are Spark's own and win over ours. One session
     per process at a time, as Spark has it.
@@ -187,13 +87,21 @@ def spark_session(  # noqa: PLR0913 - every one is named at the call
     Java loads its classes from the archive that `maia pipeline prepare` has made, if there is
     one. That command hands in a `new_archive`, which Java writes when the session ends.
     """
+    check_spark_version(import_module("pyspark").__version__)
     with tempfile.TemporaryDirectory(prefix="maia-spark-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
+        if cluster is not None and cluster.kind == "sc":
+            with (
+                _connected(name, {**_meaning(cores), **(settings or {})}, cluster) as session,
+                told_by_spark(),
+            ):
+                session.addArtifacts(str(package_zip(scratch)), pyfile=True)
+                yield session
+            return
         java_options = _JAVA_OPTIONS if long_running else f"{_JAVA_OPTIONS} {_SHORT_LIVED}"
         java = java or find_java_home()
-        check_spark_version(import_module("pyspark").__version__)
-        # A Spark of the user's own has another class path.
-        is_own = "SPARK_HOME" not in os.environ
+        # A Spark of the user's own has another class path, and so have settings of its own for a cluster.
+        is_own = "SPARK_HOME" not in os.environ and not (cluster and "SPARK_CONF_DIR" in os.environ)
         archive = new_archive or (find_class_archive(java) if is_own else None)
         there, secret = cluster_settings(cluster) if cluster else ({}, {})
         chosen = {
@@ -204,12 +112,16 @@ def spark_session(  # noqa: PLR0913 - every one is named at the call
             **there,
             **(settings or {}),
         }
-        variables = _variables(java, scratch, cluster, archive)
-        session, gateway = _started(chosen, secret, variables, scratch)
+        if _SUBMITTED in os.environ:
+            session, gateway = _submitted({**_meaning(cores), **(settings or {})})
+        else:
+            variables = _variables(java, scratch, cluster, archive)
+            session, gateway = _started(chosen, secret, variables, scratch)
         try:
-            if cluster:
-                session.sparkContext.addPyFile(str(package_zip(scratch)))
-            yield session
+            with told_by_spark():
+                if not is_here(session):
+                    session.sparkContext.addPyFile(str(package_zip(scratch)))
+                yield session
         finally:
             _stop(session, gateway, _STOP_S if new_archive is None else _RECORD_S)
 
@@ -230,7 +142,7 @@ def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[
     return {
         "spark.app.name": name,
         # What Spark writes is for its user alone: Hadoop uses this, not the umask of the process.
-        "spark.hadoop.fs.permissions.umask-mode": "077",
+        UMASK: "077",
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": f"{memory_mib}m",
         "spark.driver.host": "127.0.0.1",
@@ -241,17 +153,66 @@ def _settings(name: str, *, cores: int, memory_mib: int, scratch: Path) -> dict[
         "spark.python.authenticate.socketTimeout": "120s",
         # Otherwise every column remembers the line that made it, at eight round trips to Java each.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.sql.ansi.enabled": "true",
         "spark.sql.catalogImplementation": "in-memory",
+        # Otherwise Spark adds up the bytes of all columns behind every row on its way to Python, which takes
+        # as long as writing them. A batch still has a limit of rows.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **_meaning(cores),
+    }
+
+
+def _meaning(cores: int) -> dict[str, str]:
+    """Return the settings on which results depend, which a server of Connect is told as well."""
+    return {
+        "spark.sql.ansi.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Timestamps as other writers encode them, not in Spark's own form of twelve bytes.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(cores),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _submitted(settings: Mapping[str, str]) -> tuple[SparkSession, Any]:
+    """Begin the session of a program that `spark-submit` has started: where both say something, it counts."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]  # PySpark's own types stop short of it
+    conf = SparkConf(_jvm=gateway.jvm)
+    for setting, value in settings.items():
+        conf.setIfMissing(setting, value)
+    return SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway
+
+
+@contextmanager
+def _connected(name: str, settings: Mapping[str, str], cluster: Cluster) -> Iterator[SparkSession]:
+    """Open a session at a server of Spark Connect, which has a Spark of its own."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    channel = DefaultChannelBuilder(cluster.master)
+    channel.set("token", cluster.secret)
+    # PySpark's functions look here for the kind of columns that they make.
+    with _environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
+        try:
+            session: Any = RemoteSession.builder.appName(name).channelBuilder(channel).create()
+            for setting, value in settings.items():
+                session.conf.set(setting, value)
+        except PySparkException as problem:
+            raise Unavailable(
+                "UNAVAILABLE-SPARK",
+                f"the server at `{cluster.master}` does not answer: {reason_of(str(problem))}",
+            ) from problem
+        try:
+            yield session
+        finally:
+            session.stop()
 
 
 def _started(
@@ -285,6 +246,8 @@ def _variables(
 ) -> dict[str, str]:
     if archive is not None:
         places = {"SPARK_HOME": str(archive.home), "SPARK_CONF_DIR": str(archive.settings)}
+    elif cluster and "SPARK_CONF_DIR" in os.environ:
+        places = {}  # the user's own settings, of queues, images and archives
     else:
         (scratch / "conf").mkdir()
         places = {"SPARK_CONF_DIR": str(scratch / "conf")}
@@ -296,7 +259,7 @@ def _variables(
         "PYSPARK_PYTHON": (cluster and cluster.python) or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
-        "SPARK_LOCAL_IP": cluster.driver_host if cluster else "127.0.0.1",
+        "SPARK_LOCAL_IP": cluster.bind if cluster else "127.0.0.1",
         "SPARK_LAUNCHER_OPTS": f"{_JAVA_OPTIONS} {_SHORT_LIVED}",
         **places,
     }
@@ -324,6 +287,8 @@ def _stop(session: SparkSession, gateway: Any, seconds: int) -> None:
     gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
+    if gateway.proc is None:
+        return  # `spark-submit` started it, and ends it
     # Java ends when its standard input does.
     gateway.proc.stdin.close()
     try:

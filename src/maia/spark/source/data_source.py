@@ -12,8 +12,9 @@ that it may not publish. A refusal ends the query with its code.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -25,7 +26,9 @@ from pyspark.sql.types import StructField, StructType
 
 from maia.errors import BadInput
 from maia.spark.errors import told_to_spark
-from maia.spark.source.options import JobOptions, job_options
+from maia.spark.keys.key_server import DeskPass
+from maia.spark.session.cluster import desk_place, is_connect
+from maia.spark.source.right_desk import Right, RightDesk, checkpoints_of, laid_out
 from maia.types import VerifiedType
 from maia.views.plan import spark_type
 
@@ -36,22 +39,41 @@ __all__ = ["FORMAT", "MaiaDataSource", "register_spark"]
 
 FORMAT: Final = "maia"
 _PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_DESKS: Final[dict[str, RightDesk]] = {}
+"""By the driver, or the session of Connect: a process that starts Spark again has another one."""
 
 
 def register_spark(spark: SparkSession) -> None:
-    """Make the format `maia` known to a session, and let Spark push filters down to it."""
-    spark.dataSource.register(MaiaDataSource)
+    """Make the format `maia` known to a session, and let Spark push filters down to it.
+
+    The tasks of its sources and sinks ask this process for the right of their query, so it has to run for as
+    long as they do.
+    """
+    session: Any = spark  # Any: the session of Connect is another class, which has an id
+    driver = str(session.session_id if is_connect(spark) else spark.sparkContext.applicationId)
+    if driver not in _DESKS:
+        host, bind = desk_place(spark)
+        _DESKS[driver] = RightDesk(host, checkpoints_of(spark), bind=bind)
+    # A class that no module has: Spark keeps it, with the way to the desk, and only plans queries with it.
+    ours = type(MaiaDataSource.__name__, (MaiaDataSource,), {"entrance": _DESKS[driver].entrance})
+    try:
+        spark.dataSource.register(ours)
+    except AnalysisException as problem:
+        if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise  # else the session knows it, with the same desk
     spark.conf.set(_PUSH_DOWN, "true")
 
 
 class MaiaDataSource(DataSource):
     """The format `maia`. Spark makes one for each use, in whatever process it needs one."""
 
+    entrance: ClassVar[DeskPass | None] = None
+
     def __init__(self, options: Mapping[str, str]) -> None:
         """Check the options, so that a mistake is reported before anything runs."""
         super().__init__(dict(options))
         with told_to_spark():
-            self._options: JobOptions = job_options(options)
+            self._right: Right = laid_out(options, self.entrance)
 
     @classmethod
     def name(cls) -> str:
@@ -60,29 +82,29 @@ class MaiaDataSource(DataSource):
     def schema(self) -> StructType:
         """Return a column for each attribute of the reader's version of the type."""
         with told_to_spark():
-            return _schema_of(self._options.event_type())
+            return _schema_of(self._right.event_type())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from maia.spark.source.stream import MaiaReader
 
         with told_to_spark():
-            _check_read_schema(schema, self._options)
-            return MaiaReader(self._options)
+            _check_read_schema(schema, self._right)
+            return MaiaReader(self._right)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads batch after batch."""
         from maia.spark.source.stream import MaiaStreamReader
 
         with told_to_spark():
-            _check_read_schema(schema, self._options)
-            return MaiaStreamReader(self._options)
+            _check_read_schema(schema, self._right)
+            return MaiaStreamReader(self._right)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return what publishes a table once."""
         from maia.spark.sink.writer import MaiaWriter
 
         with told_to_spark():
-            return MaiaWriter(self._options, schema, overwrite=overwrite)
+            return MaiaWriter(self._right, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
@@ -91,7 +113,7 @@ class MaiaDataSource(DataSource):
         from maia.spark.sink.writer import MaiaStreamWriter
 
         with told_to_spark():
-            return MaiaStreamWriter(self._options, schema, overwrite=overwrite)
+            return MaiaStreamWriter(self._right, schema, overwrite=overwrite)
 
 
 def _schema_of(event_type: VerifiedType) -> StructType:
@@ -100,8 +122,8 @@ def _schema_of(event_type: VerifiedType) -> StructType:
     )
 
 
-def _check_read_schema(schema: StructType, options: JobOptions) -> None:
-    if schema.simpleString() != _schema_of(options.event_type()).simpleString():
+def _check_read_schema(schema: StructType, right: Right) -> None:
+    if schema.simpleString() != _schema_of(right.event_type()).simpleString():
         raise BadInput(
             "INPUT-SPARK-OPTION", "the type says which columns there are; read without a schema of your own"
         )

@@ -36,11 +36,13 @@ _LOOK_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class HeldFrame:
-    """The rows of one frame, and where to go on behind it: in the log, or in the order of arrival."""
+    """One frame, and where to go on behind it: in the log, or in the order of arrival."""
 
     position: str
     published_at: int
-    batch: pa.RecordBatch = field(repr=False)
+    rows: int
+    batch: pa.RecordBatch | None = field(repr=False)
+    """The rows, unless tasks read them from the log themselves."""
 
 
 class Inbox:
@@ -54,15 +56,20 @@ class Inbox:
         *,
         durable: str | None = None,
         after: str = "",
+        plans: bool = False,
         fails_on_loss: bool = True,
         rows_max: int,
         wait_s: float,
     ) -> None:
-        """Prepare to subscribe, to what is behind a position if it is durable; `open` does it."""
+        """Prepare to subscribe, to what is behind a position if it is durable; `open` does it.
+
+        One that only `plans` is sent how many rows each frame has: tasks read them from the log.
+        """
         self._connecting = connecting
         self._history, self._predicate, self._durable = history, predicate, durable
         self._after = bytes.fromhex(after) if durable is not None and after else None
         self._fails_on_loss, self._rows_max, self._wait_s = fails_on_loss, rows_max, wait_s
+        self._plans = plans
         self._changed = threading.Condition()
         self._held: deque[HeldFrame] = deque()
         self._rows = 0
@@ -121,7 +128,7 @@ class Inbox:
         with self._changed:
             left = len(self._behind(position))
             while len(self._held) > left:
-                self._rows -= self._held.popleft().batch.num_rows
+                self._rows -= self._held.popleft().rows
             self._changed.notify_all()
         self._acknowledge(bytes.fromhex(position))
 
@@ -181,6 +188,7 @@ class Inbox:
                 self._predicate,
                 durable=self._durable,
                 after=self._after,
+                upto=b"" if self._plans else None,
                 timeout_s=self._wait_s,
             )
             subscription.acknowledges_itself = False  # Spark's commit does
@@ -202,7 +210,8 @@ class Inbox:
             position = about.get(b"maia.position", b"%016x" % arrived).decode()
             await self._room(subscription)
             with self._changed:
-                self._held.append(HeldFrame(position, int(about[b"maia.published_at"]), batch))
+                held = None if self._plans else batch
+                self._held.append(HeldFrame(position, int(about[b"maia.published_at"]), batch.num_rows, held))
                 self._rows += batch.num_rows
                 self._changed.notify_all()
 

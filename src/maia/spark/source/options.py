@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from maia.errors import BadInput
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
+from maia.spark.source.member import Member, verified
 from maia.types import VerifiedType, check_predicate
 
 if TYPE_CHECKING:
-    from maia.client.api.blocking_client import BlockingClient
-    from maia.client.api.client import Client
-    from maia.credentials import SigningKey, VerifiedConstitution
+    from maia.credentials import SigningKey
     from maia.types import SignedDefinition
 
 _PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
@@ -37,6 +35,7 @@ _OWN: Final = frozenset(
         "previous",
         "filter",
         "durable",
+        "readers",
         "maxRowsPerBatch",
         "rows",
         "seconds",
@@ -51,6 +50,8 @@ _BY_LOWER_CASE: Final = {name.lower(): name for name in _OWN}
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
 """What Spark itself may put among the options of a stream."""
 
+READERS: Final = 4
+READERS_MAX: Final = 256
 ROWS_PER_BATCH: Final = 10_000
 ROWS_PER_BATCH_MAX: Final = 1_000_000
 SECONDS_MAX: Final = 3600.0
@@ -69,6 +70,8 @@ class JobOptions:
     """The versions that the type was made from, oldest first, and the type."""
     filter: str
     durable: str | None
+    readers: int
+    """How many tasks of a batch read from the log at once; without a durable name there is one reader."""
     rows_per_batch: int
     rows: int | None
     seconds: float | None
@@ -88,14 +91,9 @@ class JobOptions:
 
     def event_type(self) -> VerifiedType:
         """Return the version of the type whose names this job uses, verified."""
-        from maia.clock import system_now
-        from maia.types import verify_definition
+        from maia.config.constitutions import read_constitutions
 
-        history, now, quorums = self.history(), system_now(), self._constitutions()
-        found = verify_definition(history[0], at=now, constitutions=quorums)
-        for signed in history[1:]:
-            found = verify_definition(signed, at=now, previous=found, constitutions=quorums)
-        return found
+        return verified(self.history(), read_constitutions(self.credentials))
 
     def predicate(self, event_type: VerifiedType) -> Predicate:
         """Return the filter that was asked for, checked against the type."""
@@ -107,39 +105,28 @@ class JobOptions:
         """Return the filter that was asked for and, all at once, what Spark pushed down."""
         return AllOf((self.predicate(event_type), *pushed)) if pushed else self.predicate(event_type)
 
-    def connect(self) -> AbstractAsyncContextManager[Client]:
-        """Connect to the network as the holder of the key."""
-        from maia.client.api.client import connect
-
-        return connect(self.brokers, **self._member())
-
-    def connect_blocking(self) -> AbstractContextManager[BlockingClient]:
-        """Connect from a thread without an event loop."""
-        from maia.client.api.blocking_client import connect_blocking
-
-        return connect_blocking(self.brokers, **self._member())
-
-    # Any: what both ways to connect take by name.
-    def _member(self) -> dict[str, Any]:
+    def member(self) -> Member:
+        """Read every file that the options name: the key, certificates, statements and definitions."""
+        from maia.config.constitutions import read_quorums
         from maia.config.input_files import read_certificates, read_owner
-        from maia.credentials import NetworkName
+        from maia.credentials import certificate_to_bytes, evidence_to_text, statement_to_bytes
         from maia.spark.governed.right_watch import read_statements
+        from maia.types import definition_to_bytes
 
-        return {
-            "key": self._signing_key(),
-            "network": NetworkName(read_owner(self.coordinator), self.network),
-            "credentials": read_certificates(self.credentials),
-            # What lies in wallets beside the certificates, and says that they still count.
-            "statements": read_statements(path for path in self.credentials if path.is_dir()),
-            "constitutions": self._constitutions(),
-            "timeout_s": self.wait_s,
-        }
-
-    def _constitutions(self) -> tuple[VerifiedConstitution, ...]:
-        """Return the constitutions of quorums that lie beside the certificates."""
-        from maia.config.constitutions import read_constitutions
-
-        return read_constitutions(self.credentials)
+        # What lies in wallets beside the certificates, and says that they still count.
+        said = read_statements(path for path in self.credentials if path.is_dir())
+        quorums = read_quorums(self.credentials).values()
+        return Member(
+            seed=self._signing_key().reveal_seed(),
+            brokers=self.brokers,
+            network=self.network,
+            coordinator=str(read_owner(self.coordinator)),
+            certificates=tuple(map(certificate_to_bytes, read_certificates(self.credentials))),
+            statements=tuple(map(statement_to_bytes, said)),
+            quorums=tuple(evidence_to_text(evidence) for evidence, _ in quorums),
+            definitions=tuple(map(definition_to_bytes, self.history())),
+            wait_s=self.wait_s,
+        )
 
     def _signing_key(self) -> SigningKey:
         from maia.keystore.key_files import WrongPassphrase, load_signing_key
@@ -155,8 +142,8 @@ class JobOptions:
             return load_signing_key(self.key, given)
 
 
-def job_options(given: Mapping[str, str]) -> JobOptions:
-    """Check the options of a source or sink; Spark has them in lower case."""
+def resolved(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options by their own names, and those that a profile stands for in place of the profile."""
     words = _known(given)
     if words.get("profile"):
         path = next((value for name, value in given.items() if name.lower() == "path"), "")
@@ -166,6 +153,15 @@ def job_options(given: Mapping[str, str]) -> JobOptions:
             "INPUT-SPARK-OPTION",
             "option `type` is a name among the types of a profile: give option `profile`, too",
         )
+    return {name: word for name, word in words.items() if name not in {"profile", "type"}}
+
+
+def job_options(given: Mapping[str, str], *, has_files: bool = True) -> JobOptions:
+    """Check the options of a source or sink; Spark has them in lower case.
+
+    What plans a query need not have the files that they name: the driver has them, and has checked them.
+    """
+    words = resolved(given)
     for name in _NEEDED:
         if not words.get(name):
             raise BadInput("INPUT-SPARK-OPTION", f"option `{name}` is missing")
@@ -174,15 +170,22 @@ def job_options(given: Mapping[str, str]) -> JobOptions:
         raise BadInput(
             "INPUT-SPARK-OPTION", "a durable subscription lives at one broker; option `broker` names several"
         )
+    readers = _whole("readers", words, most=READERS_MAX)
+    if readers is not None and readers > 1 and durable is None:
+        raise BadInput(
+            "INPUT-SPARK-OPTION",
+            "what is not read from a log has one reader, on the driver: option `readers` needs `durable`",
+        )
     return JobOptions(
         brokers=brokers,
-        key=_file("key", words["key"]),
+        key=_file("key", words["key"]) if has_files else Path(words["key"]),
         credentials=tuple(map(Path, _listed(words["credentials"]))),
         network=words["network"],
         coordinator=words["coordinator"],
         definitions=tuple(map(Path, (*_listed(words.get("previous", "")), words["definition"]))),
         filter=words.get("filter", ""),
         durable=durable,
+        readers=readers or READERS,
         rows_per_batch=_whole("maxRowsPerBatch", words, most=ROWS_PER_BATCH_MAX) or ROWS_PER_BATCH,
         rows=_whole("rows", words, most=ROWS_PER_BATCH_MAX),
         seconds=_seconds("seconds", words),
@@ -206,8 +209,8 @@ def _of_profile(words: Mapping[str, str], type_name: str) -> dict[str, str]:
         "broker": ",".join(settings.brokers),
         "key": str(settings.key or ""),
         "credentials": ",".join(map(str, settings.credentials)),
-        "network": settings.network or "",
-        "coordinator": settings.coordinator or "",
+        "network": str(settings.network or ""),
+        "coordinator": str(settings.coordinator or ""),
     }
     if words.get("definition"):
         return found

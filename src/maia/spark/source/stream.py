@@ -4,8 +4,11 @@ Spark asks how far the stream could go, plans a batch up to there, runs it,
 and says when it is done. An offset names a log and a position in it. With a
 durable subscription the log is the recording broker's: what was not committed
 is delivered again after a restart, and a batch that was planned before has
-the same rows. Without one the positions count what arrived in this process,
-and a query that stops loses what it had not processed: at most once.
+the same rows. The driver then gets positions and row counts alone; tasks read
+the rows, each a range of positions over a link of its own, under the query's
+right (`right_desk.py`). Without a durable name there is one reader, on the
+driver: the positions count what arrived in this process, and a query that
+stops loses what it had not processed: at most once.
 
 Frames are never divided between batches, so a batch may be larger than its
 limit by less than one frame.
@@ -32,7 +35,9 @@ from maia.events import Attribute, Instant, Kind, PresentValue, Vocabulary
 from maia.predicates import Comparison, Exists, Membership, Not, Operator, Predicate, TextMatch, TextTest
 from maia.spark.errors import told_to_spark
 from maia.spark.source.inbox import HeldFrame, Inbox
+from maia.spark.source.member import Member
 from maia.spark.source.options import JobOptions
+from maia.spark.source.right_desk import Right
 
 # The part of Spark's filter that the network can apply for it.
 #
@@ -151,14 +156,41 @@ _POSITION: Final = re.compile(r"(?:[0-9a-f]{2}){0,32}")
 _OTHER_LOG: Final = "REFUSED-DURABLE-OTHER-LOG"
 
 
+class Range(InputPartition):
+    """What one task reads from the log: what is behind one position, up to another."""
+
+    def __init__(self, first: str, last: str, rows: int) -> None:
+        """Take the position behind which it begins, or none for the cursor's own, and the last one."""
+        super().__init__((first, last, rows))
+
+
+_RANGE_ROWS: Final = 1_000
+"""A range has about so many rows at least: a task costs a connection."""
+
+
+def ranges_of(frames: Sequence[HeldFrame], first: str, readers: int) -> list[Range]:
+    """Divide frames that follow a position into at most so many ranges, of about as many rows each."""
+    rows = sum(frame.rows for frame in frames)
+    each = max(_RANGE_ROWS, -(-rows // readers))
+    found: list[Range] = []
+    taken = 0
+    for frame in frames:
+        taken += frame.rows
+        if taken >= each or frame is frames[-1]:
+            found.append(Range(first, frame.position, taken))
+            first, taken = frame.position, 0
+    return found
+
+
 class Rows(InputPartition):
     """Rows on their way to the task that hands them to Spark; never part of a plan or a checkpoint."""
 
     def __init__(self, frames: Sequence[HeldFrame]) -> None:
         """Write frames in Arrow's own form."""
         buffer = io.BytesIO()
-        schema = frames[0].batch.schema.remove_metadata()
-        table = pa.Table.from_batches([frame.batch.cast(schema) for frame in frames], schema)
+        batches = [frame.batch for frame in frames if frame.batch is not None]
+        schema = batches[0].schema.remove_metadata()
+        table = pa.Table.from_batches([batch.cast(schema) for batch in batches], schema)
         with pa.ipc.new_stream(buffer, schema) as writer:
             writer.write_table(table.combine_chunks())
         super().__init__(buffer.getvalue())
@@ -176,15 +208,15 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Any: Spark's offsets are dictionaries of whatever JSON holds.
 
-    def __init__(self, options: JobOptions) -> None:
+    def __init__(self, right: Right) -> None:
         """Do not connect yet: Spark also makes readers that it only sends to tasks."""
-        self._options = options
+        self._right, self._options = right, right.options
         self._inbox: Inbox | None = None
         self._until: Instant | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """Leave the subscription out of what is sent to tasks."""
-        return {"_options": self._options, "_inbox": None, "_until": None}
+        return {"_right": self._right, "_options": self._options, "_inbox": None, "_until": None}
 
     # -------------------------------------------------------- on the driver
 
@@ -223,13 +255,16 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {"log": self._inbox.log, "position": held[-1].position} if held else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the rows of a batch; those of one that was planned before a restart, once more."""
+        """Return what tasks read of a batch; of one that was planned before a restart, once more."""
         with told_to_spark():
             inbox = self._opened(start)
             last = self._position(end, inbox)
             if end["log"] != inbox.log:
                 return []  # it was held by a process that is no more
-            frames = inbox.between(self._position(start, inbox), last)
+            first = self._position(start, inbox)
+            frames = inbox.between(first, last)
+            if self._options.durable is not None:
+                return ranges_of(frames, first, self._options.readers)
             return [Rows(frames)] if frames else []
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -246,8 +281,37 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Hand the rows to Spark."""
-        assert isinstance(partition, Rows)  # noqa: S101 - no other partitions are made here
-        return partition.batches()
+        if isinstance(partition, Rows):
+            return partition.batches()
+        assert isinstance(partition, Range)  # noqa: S101 - no other partitions are made here
+        return self._read_range(*partition.value)
+
+    def _read_range(self, first: str, last: str, rows: int) -> Iterator[pa.RecordBatch]:
+        """Read a range from the recording broker; it has the rows that were planned, or the batch fails."""
+        with told_to_spark():
+            member, options = self._right.member(), self._options
+            with member.connect_blocking() as client:
+                subscription = client.subscribe(
+                    member.history(),
+                    options.predicate(member.event_type()),
+                    durable=options.durable,
+                    after=bytes.fromhex(first) if first else None,
+                    upto=bytes.fromhex(last),
+                    timeout_s=options.wait_s,
+                )
+                came = 0
+                for batch in subscription.batches():
+                    came += batch.num_rows
+                    if batch.num_rows:
+                        yield batch.replace_schema_metadata(None)
+                    if batch.schema.metadata[b"maia.position"].decode() == last:
+                        break
+                if options.fails_on_loss and came != rows:
+                    raise Unavailable(
+                        "UNAVAILABLE-SPARK-REPLAY",
+                        f"{came} events came of {rows} that were there when the batch was planned: they are "
+                        "not yours to see any more, or the log has lost some (option `failOnDataLoss`)",
+                    )
 
     # -------------------------------------------------------- inside
 
@@ -255,7 +319,12 @@ class MaiaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the inbox; the first time it begins behind the offset that Spark goes on from."""
         if self._inbox is None:
             try:
-                self._inbox = opened_inbox(self._options, after=_read_offset(start)[1])
+                self._inbox = opened_inbox(
+                    self._options,
+                    after=_read_offset(start)[1],
+                    plans=self._options.durable is not None,
+                    member=self._right.member(),
+                )
             except Refusal as problem:
                 if problem.code != _OTHER_LOG:
                     raise
@@ -290,15 +359,23 @@ def _read_offset(offset: dict[str, Any]) -> tuple[str, str]:
     raise BadInput("INPUT-SPARK-OFFSET", "the checkpoint holds an offset that this source did not write")
 
 
-def opened_inbox(options: JobOptions, pushed: tuple[Predicate, ...] = (), *, after: str = "") -> Inbox:
+def opened_inbox(
+    options: JobOptions,
+    pushed: tuple[Predicate, ...] = (),
+    *,
+    after: str = "",
+    plans: bool = False,
+    member: Member,
+) -> Inbox:
     """Subscribe under the options' filter, narrowed by what Spark pushed down."""
-    event_type = options.event_type()
+    event_type = member.event_type()
     inbox = Inbox(
-        options.connect,
-        options.history(),
+        member.connect,
+        member.history(),
         options.narrowed(event_type, pushed),
         durable=options.durable,
         after=after,
+        plans=plans,
         fails_on_loss=options.fails_on_loss,
         rows_max=_BATCHES_HELD * options.rows_per_batch,
         wait_s=options.wait_s,
@@ -314,7 +391,7 @@ def _within(frames: list[HeldFrame], limit: ReadLimit) -> list[HeldFrame]:
         return frames
     taken, rows = 0, 0
     while taken < len(frames) and rows < limit.max_rows:
-        rows += frames[taken].batch.num_rows
+        rows += frames[taken].rows
         taken += 1
         if rows > limit.max_rows and taken > 1:
             return frames[: taken - 1]
@@ -331,19 +408,20 @@ _SECONDS: Final = 60.0
 class MaiaReader(DataSourceReader):
     """One read, and by what Spark narrowed it."""
 
-    def __init__(self, options: JobOptions) -> None:
+    def __init__(self, right: Right) -> None:
         """Refuse a read that would never end."""
+        options = right.options
         if options.rows is None and options.seconds is None and options.durable is None:
             raise BadInput(
                 "INPUT-SPARK-OPTION", "a read that is no stream ends by option `rows`, `seconds` or `durable`"
             )
-        self._options = options
+        self._right, self._options = right, options
         self._pushed: tuple[Predicate, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow the subscription by what has an exact counterpart; leave all of it to Spark as well."""
         with told_to_spark():
-            self._pushed = pushed_predicates(filters, self._options.event_type().vocabulary)
+            self._pushed = pushed_predicates(filters, self._right.event_type().vocabulary)
         return filters
 
     def partitions(self) -> list[InputPartition]:
@@ -361,21 +439,23 @@ class MaiaReader(DataSourceReader):
                 inbox.close()
 
     def _opened(self) -> Inbox:
+        member = self._right.member()
         try:
-            return opened_inbox(self._options, self._pushed)
+            return opened_inbox(self._options, self._pushed, member=member)
         except Refusal:
             if not self._pushed:
                 raise
-            return opened_inbox(self._options)
+            return opened_inbox(self._options, member=member)
 
     def _taken(self, inbox: Inbox) -> Iterator[pa.RecordBatch]:
         left, done = self._options.rows, ""
         for frames in self._arriving(inbox):
             for frame in frames:
+                assert frame.batch is not None  # noqa: S101 - this inbox does not only plan
                 batch = frame.batch.replace_schema_metadata(None).slice(0, left)
                 yield batch
                 left = None if left is None else left - batch.num_rows
-                if batch.num_rows == frame.batch.num_rows:
+                if batch.num_rows == frame.rows:
                     done = frame.position  # the rest of a frame that was cut comes with the next read
                 if left == 0:
                     break

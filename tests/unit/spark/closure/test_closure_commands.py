@@ -94,6 +94,30 @@ def test_a_revoked_certificate_is_replayed_and_shows_in_the_difference(desk_top,
     assert main([*asked[:3], "ab" * 32, *asked[4:], *ASKER]) == 2  # it is not in the pool
 
 
+def test_a_closure_is_built_compared_and_asked_in_an_object_store(
+    desk_top, spark_in_store, bucket, capsys, monkeypatch
+):
+    old, new = str(bucket / "old"), str(bucket / "new")
+    build = ["pipeline", "closure", "build"]
+    pool = ["--pool", "pool", "--types", "plate.type", "--json"]
+    assert main([*build, old, *pool]) == 0
+    assert main([*build, new, "--since", old, "--remove", "pool/reader.cert", "--json"]) == 0
+    capsys.readouterr()
+    assert main(["pipeline", "closure", "diff", old, new, "--json"]) == 0
+    assert [(one["change"], one["attribute"]) for one in said(capsys)] == [("less", "numberplate")]
+    assert main(["pipeline", "closure", "who-can", new, "--type", "uk.gov.Numberplate", "--json"]) == 0
+    assert str(ANNA.principal) in {one["principal"] for one in said(capsys)}
+    for words, code in (
+        ([*build, old, *pool], "INPUT-CLOSURE"),
+        (["pipeline", "closure", "diff", old, f"{old}er"], "INPUT-CLOSURE"),
+        ([*build, "hdfs://nowhere/new", *pool], "PLACE-"),
+    ):
+        assert main(words) == 2
+        told = capsys.readouterr()
+        assert code in told.out + told.err
+        assert len((told.out + told.err).splitlines()) == 1
+
+
 def test_a_policy_is_compared_with_what_was_seen_before_it_is_loaded(desk_top, capsys, tmp_path):
     types = {"uk.gov.Numberplate": desk_top.event_type}
     old = parse_policy(

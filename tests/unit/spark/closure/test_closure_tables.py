@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,7 +22,15 @@ from maia.credentials import (
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.predicates.syntax import Comparison, Operator
 from maia.spark.closure.reach import Reach
-from maia.spark.closure.tables import Closure, build, difference, open_closure, update, who_can
+from maia.spark.closure.tables import (
+    Closure,
+    build,
+    certificates_of,
+    difference,
+    open_closure,
+    update,
+    who_can,
+)
 from maia.testing.refusals import raises
 from maia.types import TypeDefinition, sign_definition, verify_definition
 from support.chains import (
@@ -82,7 +91,7 @@ def as_bytes(pool: list[SignedCertificate]) -> list[bytes]:
 
 
 def rows_of(closure: Closure) -> set[tuple[object, ...]]:
-    rows = pq.read_table(closure.folder / "rows").to_pylist()
+    rows = pq.read_table(closure.place / "rows").to_pylist()
     return {
         tuple(tuple(value) if isinstance(value, list) else str(value) for value in row.values())
         for row in rows
@@ -104,7 +113,94 @@ def today(spark, tmp_path_factory) -> Closure:
 def test_spark_computes_what_one_process_computes(empty, today, tmp_path):
     alone, _ = update(empty, tmp_path / "alone", added=as_bytes(POOL))
     assert rows_of(today) == rows_of(alone) != rows_of(empty)
-    assert open_closure(today.folder) == today
+    assert open_closure(today.place) == today
+
+
+def test_rounds_of_joins_find_what_a_walk_finds(spark, empty, tmp_path):
+    """D16: many chains to each holder, also through names that mean names."""
+    chance = random.Random(16)  # noqa: S311 - repeatable
+    people = PEOPLE[:8]
+    pool = []
+    for number in range(140):
+        issuer, subject = chance.sample(people, 2)
+        whom = named(issuer, chance.choice(["team", "ward"])) if number % 7 == 0 else subject
+        pool.append(
+            grant(
+                OWNER if number < 25 else issuer,
+                whom,
+                on(
+                    chance.choice(["city.*", "city.Air", "*"]),
+                    *chance.sample("abc", chance.randrange(4)),
+                    restriction=chance.choice([None, LOUD]),
+                ),
+                final=chance.random() < 0.2,
+                validity=chance.choice([UNBOUNDED, TODAY, Validity(NOON, None)]),
+                comment=str(number),
+            )
+        )
+    for issuer in people:
+        meant = chance.choice(people)
+        for word in ("team", "ward"):
+            pool.append(call(issuer, word, chance.choice([meant, named(meant, "team")])))
+            pool.append(call(issuer, word, chance.choice(people), validity=TODAY))
+    forged = SignedCertificate(pool[0].certificate, pool[0].body, pool[1].signature, pool[0].id)
+    whole = as_bytes([*pool, *pool[:3], forged])
+    pq.write_table(pa.table({"certificate": pa.array(whole[60:], pa.binary())}), tmp_path / "more.parquet")
+    folder = tmp_path / "joined"
+    table = str(tmp_path / "more.parquet")
+    joined = build(spark, whole[:60], folder, types=TYPES, tables=[table], at=NOON)
+    walked, _ = update(empty, tmp_path / "walked", added=whole)
+    assert rows_of(joined) == rows_of(walked)
+    assert len(rows_of(joined)) > 150
+    assert sorted(one.name for one in folder.iterdir()) == ["closure.json", "pool", "rows"]
+
+
+def test_a_closure_in_an_object_store_is_read_asked_and_brought_up_to_date(
+    spark_in_store, empty, today, bucket, tmp_path, monkeypatch
+):
+    """D16: from folder to store, from store to store, from store to folder."""
+    spark, scratch = spark_in_store, tmp_path / "scratch"
+    scratch.mkdir()
+    stored = build(spark, as_bytes(POOL), bucket / "today", types=TYPES, at=NOON, work=scratch)
+    assert list(scratch.iterdir()) == []
+    assert open_closure(str(bucket / "today").replace("s3:", "s3a:")) == stored
+    shown = who_can(stored.rows(spark), type_name="city.Noise").collect()
+    assert sorted(shown) == sorted(who_can(today.rows(spark), type_name="city.Noise").collect())
+    assert difference(spark, today, stored).isEmpty()
+
+    gone = as_bytes(POOL[4:5])  # a threshold about the county
+    here, change = update(today, tmp_path / "here", removed=gone)
+    assert (change.types, change.principals > 0) == (1, True)
+    monkeypatch.setattr("maia.spark.closure.tables._FILE_BYTES", 1)  # a file for each batch
+    there, _ = update(stored, bucket / "there", removed=gone)
+    back, _ = update(there, tmp_path / "back", added=gone)
+    assert rows_of(open_closure(tmp_path / "back")) == rows_of(back) == rows_of(today)
+    less = difference(spark, stored, there)
+    assert less.count() == difference(spark, today, here).count() > 0
+    assert {row.change for row in less.collect()} == {"less"}
+    up, _ = update(empty, bucket / "up", added=as_bytes(POOL))
+    assert difference(spark, today, up).isEmpty()
+    assert certificates_of(up) == certificates_of(today)
+
+
+def test_of_a_closure_that_fails_nothing_is_left_in_the_store(spark_in_store, bucket):
+    monday = bucket / "monday"
+    with raises("INPUT-CLOSURE", match="is no closure"):
+        open_closure(monday)
+
+    def fails(title: str) -> None:
+        if title == "copying to the place":
+            monday.create("rows/type_no=0/part-of-another.parquet", b"")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(spark_in_store, [], monday, types=TYPES, at=NOON, step=fails)
+    assert monday.listed(is_deep=True) == []
+    build(spark_in_store, [], monday, types=TYPES[:1], at=NOON)
+    for again in (build, update):
+        given = (spark_in_store, []) if again is build else (open_closure(monday),)
+        with raises("INPUT-CLOSURE", match="already there"):
+            again(*given, monday, **({"types": TYPES, "at": NOON} if again is build else {}))
 
 
 def test_a_row_names_period_restriction_tests_and_the_certificates_behind_it(spark, today):
@@ -200,4 +296,4 @@ def test_updates_one_after_the_other_end_where_computing_anew_does(empty, tmp_pa
         closure, _ = update(closure, tmp_path / str(number), added=as_bytes(came), removed=as_bytes(removed))
     anew, _ = update(empty, tmp_path / "anew", added=as_bytes(list(pool.values())))
     assert rows_of(closure) == rows_of(anew)
-    assert Path(closure.folder, "closure.json").stat().st_mode & 0o077 == 0
+    assert Path(closure.place, "closure.json").stat().st_mode & 0o077 == 0

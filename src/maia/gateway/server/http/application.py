@@ -51,21 +51,24 @@ _STREAM_HEADERS: Final = {
 _CURLS_OWN: Final = "application/x-www-form-urlencoded"
 """What curl says of every body: nothing about it."""
 _Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
-_Topic = Annotated[str, Meta(min_length=1, max_length=_TOPIC_MAX)]
+_Topics = tuple[Annotated[str, Meta(min_length=1, max_length=_TOPIC_MAX)], ...]
 
 
 class PublicationQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where an event goes."""
 
-    topic: _Topic
-    """A topic of the gateway's table; a level that holds an attribute is itself percent-encoded."""
+    topic: _Topics
+    """A topic of the gateway's table; a level that holds an attribute is itself percent-encoded.
+
+    Several are of one row, whose tree was declared for publications on several.
+    """
 
 
 class ReadingQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which events a caller reads."""
 
-    topic: _Topic
-    """An MQTT topic filter."""
+    topic: _Topics
+    """An MQTT topic filter, or several."""
     name: _Name | None = None
     """With a name, the subscription is durable, and `Last-Event-ID` says where to go on."""
 
@@ -73,7 +76,7 @@ class ReadingQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Durable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which durable subscription is given up."""
 
-    topic: _Topic
+    topic: _Topics
     name: _Name
 
 
@@ -131,18 +134,21 @@ class HttpDoor:
             body = await caller.body(request, self._config.limits.packet_bytes)
             said = request.headers.get("content-type")
             content_type = None if said == _CURLS_OWN else said
-            number, columns = self._table.columns_of(query.topic, [body], content_type)
+            number, columns, left = self._table.on_topics(query.topic, body, content_type)
             answer: asyncio.Future[MaiaError | None] = asyncio.get_running_loop().create_future()
+            unanswered = [left]
 
             def answered(answers: list[tuple[int, int, MaiaError | None]]) -> None:
-                if not answer.done():
-                    answer.set_result(answers[0][2])
+                unanswered[0] -= sum(rows for _, rows, _ in answers)
+                problem = next((one for _, _, one in answers if one is not None), None)
+                if not answer.done() and (problem is not None or unanswered[0] <= 0):
+                    answer.set_result(problem)
 
             async with self.callers.client_of(caller) as client:
                 if self._table.rows[number].is_retained:
                     # Brokers remember a publisher's last events for as long as it is connected.
                     client.keep_s = float(self._config.retain_s)
-                client.upstream.publish(number, columns, 1, 0, answered)
+                client.upstream.publish(number, columns, left, 0, answered, is_one=left > 1)
                 asyncio.get_running_loop().call_soon(client.upstream.send)  # with those of other calls
                 try:
                     async with asyncio.timeout(_ANSWER_S):

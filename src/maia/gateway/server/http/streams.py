@@ -22,8 +22,9 @@ from typing import Final
 import msgspec
 
 from maia.api.problems import problem_of
-from maia.client.api.by_frame import call_on_arrival, call_on_waiting
+from maia.client.api.by_frame import call_on_arrival, call_on_waiting, share_publications
 from maia.client.api.subscription import ReceivedEvent, Subscription
+from maia.client.entries import SeenPublications
 from maia.client.errors import ClientClosed
 from maia.errors import BadInput, MaiaError
 from maia.gateway.server.shares import Unread
@@ -85,15 +86,16 @@ class EventStream:
         self,
         upstream: Upstream,
         table: TopicTable,
-        topic: str,
+        topics: Sequence[str],
         name: str | None,
         shown: str | None,
         unread: Unread,
     ) -> None:
-        """Prepare a stream of what an MQTT topic filter means; `shown` is the caller's last event id."""
-        self._unread = unread
-        group, self._levels = check_filter(topic)
-        interests = () if group is not None else table.interests(self._levels)
+        """Prepare a stream of what MQTT topic filters mean; `shown` is the caller's last event id."""
+        self._unread, self._seen = unread, SeenPublications()
+        checked = [check_filter(one) for one in dict.fromkeys(topics)]
+        self._filters = [levels for group, levels in checked if group is None]
+        interests = table.interests_of_any(self._filters) if len(self._filters) == len(checked) else ()
         if not interests:
             raise NotDeclared("no topic that is declared here matches this filter")
         self._interests, self._table, self._upstream, self.name = interests, table, upstream, name
@@ -122,6 +124,7 @@ class EventStream:
                 problems.append(problem)
                 continue
             subscription.acknowledges_itself = False
+            share_publications(subscription, self._seen)
             self._subscriptions.append(subscription)
             if durable is None:  # else its broker sends `limits.durable_bytes_under_way` and no more
                 call_on_waiting(subscription, self._unread.add)
@@ -144,7 +147,8 @@ class EventStream:
     def _durable_name(self, interest: TopicInterest) -> str | None:
         if self.name is None:
             return None
-        what = f"{self.name}\x00{'/'.join(self._levels)}\x00{interest.row}"
+        asked = "\x00".join(sorted("/".join(one) for one in self._filters))
+        what = f"{self.name}\x00{asked}\x00{interest.row}"
         return f"http-{sha256(what.encode()).hexdigest()[:40]}"
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -273,7 +277,8 @@ class EventStream:
 
     def _written(self, row: TopicRow, event: ReceivedEvent, *, retained: bool) -> bytes:
         topic, payload, content_type = row.message_of(event)
-        if not matches(self._levels, topic.split("/")):
+        levels = topic.split("/")
+        if not any(matches(one, levels) for one in self._filters):
             return b""
         data = EventData(
             topic,

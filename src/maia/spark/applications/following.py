@@ -1,0 +1,103 @@
+"""How does an application run for as long as there are events, and go on where it was?
+
+`maia pipeline run NAME --follow` asks. Spark keeps its offsets and its state in a checkpoint. What it says
+about a batch of events goes to a table, a folder for each batch that a batch which runs again replaces; or
+leaves as events under the job's own right, under numbers that a batch which runs again has again
+(`maia.spark.sink.writer`). So after `kill -9` of the driver or of an executor the next run loses nothing
+and says nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
+
+from maia.errors import BadInput
+from maia.spark.applications.application import Application
+from maia.views.plan import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from maia.types import VerifiedType
+
+BATCH: Final = "maia_batch"
+"""The column that says which batch a row of the table is of."""
+_EVENTS: Final = "maia_events"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """Where results go: to a table in a place, or to the network."""
+
+    table: str | None = None
+    options: Mapping[str, str] | None = None
+    """Those of the format `maia`, of the job's own right."""
+    event_type: VerifiedType | None = None
+
+    def write(self, said: DataFrame, batch: int) -> None:
+        """Put what was said about one batch where it belongs; the same batch again changes nothing."""
+        if self.options is not None and self.event_type is not None:
+            events = as_events(said, self.event_type)
+            events.write.format("maia").mode("append").options(**self.options).save()
+        else:
+            said.write.mode("overwrite").parquet(f"{self.table}/{BATCH}={batch}")
+
+
+# Any: each application has terms of its own.
+def start_following(
+    application: Application[Any],
+    events: DataFrame,
+    terms: object,
+    outlet: Outlet,
+    *,
+    checkpoint: str,
+    every_s: float,
+) -> StreamingQuery:
+    """Start an application over a stream that does not end, or go on from its checkpoint."""
+    result = application.of(counted(events), terms)
+    if outlet.event_type is not None:
+        as_events(result, outlet.event_type)  # refuses before anything runs
+    return (
+        result.writeStream.outputMode("update")
+        .queryName(f"maia {application.name}")
+        .foreachBatch(outlet.write)
+        .option("checkpointLocation", checkpoint)
+        .trigger(processingTime=f"{every_s:g} seconds")
+        .start()
+    )
+
+
+def counted(events: DataFrame) -> DataFrame:
+    """Return a stream of which Spark reports how many events each batch had."""
+    return events.observe(_EVENTS, F.count(F.lit(1)).alias("events"))
+
+
+# Any: Spark's report of a batch.
+def events_of(done: Any) -> int:
+    """Return how many events of a counted stream a batch had: what a log's source counts are segments."""
+    seen = done.observedMetrics.get(_EVENTS)
+    return 0 if seen is None else int(seen["events"])
+
+
+def table_of(spark: SparkSession, application: Application[Any], table: str) -> DataFrame:
+    """Return the table that an application keeps: of each key, what was said last."""
+    said, keys = spark.read.parquet(table), list(application.keys)
+    last = said.groupBy(*keys).agg(F.max(BATCH).alias(BATCH))
+    return said.join(last, [*keys, BATCH], "left_semi").drop(BATCH)
+
+
+def as_events(result: DataFrame, event_type: VerifiedType) -> DataFrame:
+    """Return the columns of a result that are attributes of a type, as its kinds."""
+    shared = [one for one in event_type.attributes if one.name in result.columns]
+    if not shared:
+        raise BadInput(
+            "INPUT-SPARK-COLUMN",
+            f"`{event_type.name.name}` has no attribute that is called like a column of the result: "
+            + ", ".join(result.columns),
+        )
+    return result.select(*(F.col(one.name).cast(spark_type(one.kind)).alias(one.name) for one in shared))
