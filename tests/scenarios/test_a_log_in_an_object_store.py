@@ -23,8 +23,9 @@ from maia.places import Place
 from maia.spark.governed.log_folder import LogFolder
 from maia.testing import Processes, Server, wait_until
 from support.killed_broker import Camera
+from support.line import Line
 from support.numberplate import add_carrier, tell_numberplate_story
-from support.object_store import Line, ObjectStore, forgotten_stores
+from support.object_store import ObjectStore, forgotten_stores
 
 WHO = "CCS broker"
 

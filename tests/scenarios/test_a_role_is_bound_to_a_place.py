@@ -5,10 +5,8 @@ A relay with another address of this machine is the laptop that leaves the ward.
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 import maia
 from maia.profile import find_profile
 from maia.testing import wait_until
+from support.line import Line
 from support.processes import maia as command
 from support.processes import running_maia
 
@@ -76,36 +75,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-class Laptop:
-    """Passes a connection on, from another address."""
-
-    def __init__(self, to: str) -> None:
-        host, _, port = to.rpartition(":")
-        self._to = (host, int(port))
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.address = "{}:{}".format(*self._door.getsockname())
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                near, _ = self._door.accept()
-            except OSError:
-                return
-            far = socket.create_connection(self._to, source_address=("127.0.0.7", 0))
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
-
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
-        with suppress(OSError):
-            while data := one.recv(65_536):
-                other.sendall(data)
-            other.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        self._door.close()
-
-
 def test_a_role_is_used_from_its_network_and_from_nowhere_else(home: Path, monkeypatch) -> None:
     monkeypatch.chdir(home)
     done(home, "login", "--as", "ann")
@@ -114,10 +83,13 @@ def test_a_role_is_used_from_its_network_and_from_nowhere_else(home: Path, monke
         desk.publish("Alarm", place="CB3 0FD", ward="A")
         assert alarms.some(timeout_s=60)[0]["ward"] == "A"
     (broker,) = find_profile("ann").brokers()
-    laptop = Laptop(broker.rpartition("@")[2])
-    with maia.connect("ann", address=laptop.address) as ann, pytest.raises(maia.Refusal, match="condition"):
+    host, _, port = broker.rpartition("@")[2].rpartition(":")
+    with (
+        closing(Line(int(port), host=host, comes_from="127.0.0.7")) as laptop,
+        maia.connect("ann", address=laptop.address) as ann,
+        pytest.raises(maia.Refusal, match="condition"),
+    ):
         ann.subscribe("Alarm")  # the same key and wallet, from another address
-    laptop.close()
 
 
 def test_from_another_network_the_role_is_not_activated(home: Path) -> None:

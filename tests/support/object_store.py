@@ -10,9 +10,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -189,52 +188,3 @@ def upload(folder: Path, place: Place) -> None:
     """Copy the files of a folder, and of those in it, into a place."""
     for file in sorted(one for one in folder.rglob("*") if one.is_file()):
         place.create(file.relative_to(folder).as_posix(), file.read_bytes())
-
-
-class Line:
-    """A line to the store that can be cut: processes dial it in place of the server."""
-
-    def __init__(self, port: int) -> None:
-        self._to, self.is_cut, self.brought = port, False, 0
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listening.getsockname()[1]
-        self._open: set[socket.socket] = set()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        """Let no request through, not even those that are under way."""
-        self.is_cut = True
-        for one in list(self._open):
-            one.close()
-
-    def mend(self) -> None:
-        self.is_cut = False
-
-    def close(self) -> None:
-        self._listening.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            if self.is_cut:
-                client.close()
-                continue
-            server = socket.create_connection(("127.0.0.1", self._to))
-            self._open |= {client, server}
-            for ends in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
-
-    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                self.brought += len(data) if source.getpeername()[1] == self._to else 0
-                target.sendall(data)
-        for one in (source, target):
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
-            self._open.discard(one)
