@@ -52,8 +52,8 @@ class AccessSettings:
 
     period_s: int = 30
     """How long one timed list holds."""
-    lead_s: int = 5
-    """How long before the end of a list the next one is signed."""
+    lead_s: int = 10
+    """How long before the end of a list the next one is signed: what a busy machine has to deliver it."""
     right_s: int = 86_400
     """How long a right is issued for, where the rule behind it does not end it sooner."""
     answers_kept_s: int = 86_400

@@ -136,8 +136,8 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     """Folders of certificates that the domain's key signs elsewhere; the register takes in what appears."""
     statements_period_s: Positive = msgspec.field(name="statements.period_s", default=30)
     """For how many seconds a list of revocations holds."""
-    statements_lead_s: Whole = msgspec.field(name="statements.lead_s", default=5)
-    """How many seconds before its end the next list is signed."""
+    statements_lead_s: Whole | None = msgspec.field(name="statements.lead_s", default=None)
+    """How many seconds before its end the next list is signed; default: a third of the period."""
     rights_seconds: Positive = msgspec.field(name="rights.seconds", default=86_400)
     """The longest period of a right that the domain issues."""
     identity_community: Text | None = msgspec.field(name="identity.community", default=None)
@@ -203,7 +203,9 @@ class PreparedAccess:
         config = self.config
         return AccessSettings(
             period_s=config.statements_period_s,
-            lead_s=config.statements_lead_s,
+            lead_s=config.statements_period_s // 3
+            if config.statements_lead_s is None
+            else config.statements_lead_s,
             right_s=config.rights_seconds,
             community=None if config.identity_community is None else checked_label(config.identity_community),
             identity_s=config.identity_lifetime_s,
