@@ -37,7 +37,8 @@ from maia.spark.governed.log_folder import HEADER
 from maia.spark.governed.opener import frames_in
 from maia.spark.governed.plan import TableQuery, governed_read
 from maia.wire.messages import Recorded
-from support.object_store import Line, forgotten_stores, running_store, server_program
+from support.line import Line
+from support.object_store import forgotten_stores, running_store, server_program
 
 SHOWN = ("numberplate", "speed", "lane")
 UIDS = {one.name: one.uid for one in ATTRIBUTES}
