@@ -61,8 +61,7 @@ from maia.types import (
     verify_definition,
 )
 from maia.types.definition import TOPIC, topic_attributes
-from maia.wire.codec import decode_recorded
-from maia.wire.columns import columns_to_frame, frame_label
+from maia.wire.columns import columns_to_frame
 from maia.wire.messages import Bye, Deliver, Identify
 from support.coalition import TRUST, random_attributes, random_requirement, statement
 from support.numberplate import NOW, READ, SEED, WRITE, SealedNet, tell_numberplate_story
@@ -387,19 +386,6 @@ class World:
             levels = self.random.choices(("a", "b", "ab"), k=self.random.randrange(4))
             event[TOPIC.uid] = "/".join(("/world", *levels))
         return event
-
-    @property
-    def unread(self) -> frozenset[bytes]:
-        """Return the frames of which the readers' broker can open no column; they come to nobody there."""
-        found = (decode_recorded(each.data) for each in self.net.log(self.recorded_by).safe)
-        return frozenset(
-            frame_label(frame.publisher, frame.stream, frame.sequence)
-            for frame in found
-            if self.level is SealingLevel.ATTRIBUTE
-            and frame.type_id == self.net.type_id
-            and frame.columns
-            and self.held.isdisjoint(column.uid for column in frame.columns)
-        )
 
     def asks_beyond_keys(self, one: RandomReader) -> bool:
         """Return whether a reader's rights speak of something that its broker has no key for.

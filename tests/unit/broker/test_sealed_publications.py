@@ -25,6 +25,7 @@ from support.numberplate import (
     NUMBERPLATE,
     NUMBERPLATE_KINDS,
     READ,
+    RECORDING,
     TIMESTAMP,
     WRITE,
     SealedNet,
@@ -127,6 +128,26 @@ def test_an_attribute_whose_key_is_missing_is_null():
     assert [set(event) for event in office.events()] == [{NUMBERPLATE, TIMESTAMP}]
     (noted,) = met.noted("keys-missing")
     assert noted["attributes"] == [LOCATION]
+
+
+@pytest.mark.parametrize(
+    ("event", "met"), [({}, EVERY_KEY), (sighting(), (None,))], ids=["without", "unreadable"]
+)
+def test_a_reader_gets_an_event_of_which_it_reads_no_attribute_live_and_from_the_log(event, met):
+    """As of a plain type: its right is to the event."""
+    net, _, _, _ = the_three(met=met, recording=RECORDING)
+    key = SigningKey.from_seed(b"c" * 32)
+    rights = net.cast.connect_right(key.principal), net.cast.right(key.principal, WRITE)
+    camera, office = net.client("a camera", key=key, credentials=rights), net.client("CCS", "Met broker")
+    camera.advertise(ref=1)
+    office.subscribe()
+    away = net.client("CCS", "Met broker")
+    away.durable()
+    away.hang_up()
+    camera.publish(1, event, kinds={uid: NUMBERPLATE_KINDS[uid] for uid in event})
+    back = net.client("CCS", "Met broker")
+    back.durable()
+    assert office.events() == back.logged_events() == [{}]
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,11 @@ class EpochKeys:
         self._ciphers: dict[tuple[bytes, tuple[str, ...]], HeldCiphers] = {}
         self._through: dict[tuple[bytes, int], EpochKeys] = {}
 
+    @property
+    def holds_type(self) -> bool:
+        """Return whether the key of the type's own group is among them."""
+        return self._secret("") is not None
+
     def ciphers(self, uids: tuple[str, ...], instance: bytes) -> Sequence[Cipher | None]:
         """Return the ciphers of attributes (empty: of whole events) for one process, None without a key."""
         return self.looked_up(uids, instance).ciphers

@@ -62,6 +62,11 @@ class VerifiedRun(Proof):
     """What was not opened, the same in all frames."""
     lies: frozenset[str]
     """Of which the plaintext that came along is not what was signed, or cannot be compared."""
+    is_closed: bool
+    """Whether it shows its reader nothing, not even that there were events.
+
+    A member of the type's own group may have events of which it can read no attribute.
+    """
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
@@ -73,11 +78,6 @@ class VerifiedRun(Proof):
     def frame(self) -> Sealed:
         """Return the first frame."""
         return self.run.frames[0]
-
-    @property
-    def is_closed(self) -> bool:
-        """Return whether nothing was opened."""
-        return len(self.closed) == len(self.run.uids)
 
     def __repr__(self) -> str:
         """Say which frames these are, and nothing of what is in them."""
@@ -131,7 +131,7 @@ def verify(run: SealedRun, checks: SignatureChecks) -> VerifiedRun:
     frames = run.frames
     signed = [()] * len(frames) if frames[0].is_committed else run.ciphertexts
     signer = checks.check(frames, roots_of(run.uids, run.described, run.said, signed))
-    return VerifiedRun(run, signer, [()] * len(frames), frozenset(run.uids), frozenset(), _SEAL)
+    return VerifiedRun(run, signer, [()] * len(frames), frozenset(run.uids), frozenset(), True, _SEAL)
 
 
 # ------------------------------------------------------------ opening
@@ -168,8 +168,9 @@ def open_run(
     else:
         cells = read_columns([uid for uid in uids for _ in run.frames], plaintexts, rows)
         columns = [cells[at::count] for at in range(count)]
-    lies = frozenset(along).difference(believed)
-    return VerifiedRun(run, verified.signer, columns, frozenset(run.uids).difference(uids), lies, _SEAL)
+    closed, lies = frozenset(run.uids).difference(uids), frozenset(along).difference(believed)
+    is_closed = not places and (first.level == _EVENT or not keys.holds_type)
+    return VerifiedRun(run, verified.signer, columns, closed, lies, is_closed, _SEAL)
 
 
 def _is_among(uid: str, only: Collection[str] | None) -> bool:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import PUBLISHER_PREFIX, AttributeUid, Kind, is_of_event, kind_of
 from maia.log.format.segments import column_name
-from maia.sealing import EpochKeys, Secret, SignatureChecks, VerifiedRun, open_run, read_run, verify
+from maia.sealing import EpochKeys, Secret, SignatureChecks, open_run, read_run, verify
 from maia.sealing.keys.blinding import Inside, read_envelope
 from maia.spark.errors import told_to_spark
 from maia.spark.governed.arrow_columns import arrow_column, regular_columns
@@ -377,7 +377,7 @@ class _OpeningTask:
         if isinstance(frame, Unblinded):
             travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
         opened = open_run(verify(read_run([travelled]), self._checks), keys, only=period.kinds)
-        if not _is_readable(opened, held, period.asks):
+        if opened.is_closed or not opened.closed.isdisjoint(period.asks):
             return None
         (columns,) = opened.columns
         uids = {column.uid for column in columns}.union(opened.run.uids)
@@ -419,14 +419,6 @@ class _OpeningTask:
 
             known = self._keys[epoch] = EpochKeys(self._plan.wanted.type_id, epoch, lookup)
         return known
-
-
-def _is_readable(opened: VerifiedRun, held: HeldEpoch, asks: frozenset[AttributeUid]) -> bool:
-    """Return whether something of a frame is open to the reader, and nothing that is asked about is not."""
-    closed = opened.closed
-    if "" in closed or not closed.isdisjoint(asks):
-        return False
-    return not opened.is_closed or None in held.keys
 
 
 class _OpenedFrame(NamedTuple):
