@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from maia.broker.log.progress import identity_of
 from maia.broker.settings import RecordingSettings, Routing
 from maia.credentials import Action, Transformation
 from maia.events import AttributeUid, Kind, attribute_uid
@@ -18,7 +19,7 @@ from maia.predicates import ALWAYS, AnyOf, Comparison, Operator, Predicate
 from maia.testing import Cast, Net
 from maia.testing.cast import address_of, key_of
 from maia.testing.net import NetClient
-from maia.wire.codec import encode
+from maia.wire.codec import decode_recorded, encode
 from maia.wire.messages import AskState, Carried, CarriedSigned, Interest, Message, Released
 
 ROWS = [
@@ -333,6 +334,64 @@ def test_a_broker_in_between_records_what_it_is_sent_itself_and_nothing_that_pas
     recorded = [one.data for one in net.log("city-broker").safe]
     assert [b"MORPHINE" in one for one in recorded] == [True, False], "each publication once"
     assert not any(secret in one for one in recorded for secret in SECRETS)
+
+
+@pytest.mark.parametrize("attributes", [None, frozenset({"drug"})])
+@pytest.mark.parametrize("signed", [False, True])
+def test_what_a_domain_has_released_does_not_come_back_into_its_log(
+    signed: bool, attributes: frozenset[str] | None
+) -> None:
+    """All three organisations may see the same, so each asks the others for what it may have missed."""
+    cast = (signed_cast() if signed else the_cast()).domain("city", "city-broker")
+    net = Net(cast, recording=RecordingSettings())
+    names = ("hospital-edge", "city-broker", "audit-edge")
+    for name in names:
+        net.entitle(
+            name, Action.SUBSCRIBE, Action.PUBLISH, **({"attributes": attributes} if attributes else {})
+        )
+    for name in names:
+        net.broker(name, seeds=names[: names.index(name)])
+    net.advance(5)
+    doctor = published(net)
+    net.live(100, lambda: doctor.advertise(ref=1))
+    assert [recorded_numbers(net, name) for name in names] == [[0, 1]] * 3
+
+
+def test_an_organisation_records_once_what_comes_through_a_third_party_and_then_directly() -> None:
+    net = Net(the_cast().domain("city", "city-broker"), routing=Routing.MESH, recording=RecordingSettings())
+    for name in ("hospital-edge", "hospital-border"):
+        net.entitle(name, Action.SUBSCRIBE)
+    net.broker("hospital-edge")
+    net.broker("city-broker", neighbours=(address_of("hospital-edge"),))
+    border = net.broker("hospital-border", neighbours=(address_of("city-broker"),))
+    net.advance(5)
+    doctor = published(net)
+    assert recorded_numbers(net, "hospital-border") == [0, 1]
+    border.settings = replace(border.settings, neighbours=(address_of("hospital-edge"),))
+    net.restart("hospital-border")
+    net.live(100, lambda: doctor.advertise(ref=1))
+    doctor.publish(1, ROWS[0])
+    net.advance(5)
+    assert recorded_numbers(net, "hospital-border") == [0, 1, 2]
+
+
+def test_what_was_released_for_a_third_party_is_not_sent_again_and_again() -> None:
+    net = Net(the_cast().domain("city", "city-broker"), routing=Routing.MESH, recording=RecordingSettings())
+    net.entitle("city-broker", Action.SUBSCRIBE)
+    net.entitle("audit-edge", Action.SUBSCRIBE, attributes=frozenset({"drug"}))
+    hospital = net.broker("hospital-edge")
+    net.broker("city-broker", neighbours=(address_of("hospital-edge"),))
+    net.broker("audit-edge", neighbours=(address_of("city-broker"),))
+    net.advance(5)
+    doctor = published(net)
+    net.live(100, lambda: doctor.advertise(ref=1))
+    served = hospital.counts.get("maia_catch_up_served_total", 0)
+    net.live(200, lambda: doctor.advertise(ref=1))
+    assert hospital.counts.get("maia_catch_up_served_total", 0) == served
+
+
+def recorded_numbers(net: Net, name: str) -> list[int]:
+    return [identity_of(decode_recorded(one.data))[1] for one in net.log(name).safe]
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,15 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from maia.broker.links.transit import class_of_frame
 from maia.broker.turn import Turn
 from maia.errors import BadInput
 from maia.events import Instant, seconds_after
+from maia.policy.view_bytes import EVERYTHING
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, RowSet, row_set
 from maia.wire.effects import LinkId
 from maia.wire.messages import (
+    Carried,
     FetchLog,
     LogPlace,
     Recorded,
@@ -181,6 +184,12 @@ class Progress:
         """Take note of a frame that this broker signs; say whether it is new."""
         return self.recorded.remember(*stream, number)
 
+    def has_original_of(self, frame: Recorded) -> bool:
+        """Return whether a frame was released, for whomever, of rows that are recorded as published."""
+        _, number, rows = identity_of(frame)
+        origin = origin_of(frame)
+        return bool(origin) and not self.recorded.unseen_rows(frame.publisher, origin, number, rows)
+
     def _missing(self, frame: Recorded, number: int, rows: RowSet) -> RowSet:
         """Return those rows of a number that are not recorded, by this signer or one that may publish."""
         stream = identity_of(frame)[0]
@@ -245,11 +254,21 @@ class Progress:
 
 
 def identity_of(frame: Recorded) -> tuple[StreamId, int, RowSet]:
-    """Return by what a recorded frame is known: its stream, number and rows."""
+    """Return by what a recorded frame is known: its stream, number and rows.
+
+    What was released for those who see everything is what was published, whichever way it came.
+    """
     if isinstance(frame, Unblinded):
         return (frame.inner_publisher, frame.inner_stream), frame.inner_sequence, ALL_ROWS
     rows = row_set(frame.kept) if frame.kept else ALL_ROWS
-    return (frame.publisher, frame.stream), frame.sequence, rows
+    is_all = isinstance(frame, Carried) and class_of_frame(frame)[0] == EVERYTHING
+    return (frame.publisher, origin_of(frame) if is_all else frame.stream), frame.sequence, rows
+
+
+def origin_of(frame: Recorded) -> bytes:
+    """Return the publisher's stream of which a frame was released; nothing for one as it was published."""
+    view, origin = class_of_frame(frame) if isinstance(frame, Carried) else (None, b"")
+    return b"" if view is None else origin
 
 
 def _known_by(frame: Recorded) -> set[bytes]:
@@ -260,7 +279,8 @@ def _known_by(frame: Recorded) -> set[bytes]:
 def is_among(runs: Mapping[tuple[bytes, bytes, bytes], RecordedRun], frame: Recorded) -> bool:
     """Return whether a broker that has these runs, by publisher, stream and signer, has a frame."""
     stream, number, _ = identity_of(frame)
-    found = [runs.get((*stream, signer)) for signer in _known_by(frame)]
+    original = frame.publisher, origin_of(frame), b""
+    found = [runs.get(original), *(runs.get((*stream, signer)) for signer in _known_by(frame))]
     return any(run is not None and run.first <= number <= run.last for run in found)
 
 

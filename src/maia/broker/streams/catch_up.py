@@ -116,15 +116,20 @@ class CatchUp:
         """Record a frame, and take note of what is missing before it or, if so, in it."""
         if self._is_needless(frame):
             return False
-        if (is_less or progress.leaves_hole(frame)) and self.recording.takes_all(frame.type_id):
-            progress.has_hole = True
-        return self.recording.record(frame, turn, self.signers.unjudged(frame, turn.now))
+        is_behind_gap = is_less or progress.leaves_hole(frame)
+        if not self.recording.record(frame, turn, self.signers.unjudged(frame, turn.now)):
+            return False
+        progress.has_hole |= is_behind_gap and self.recording.takes_all(frame.type_id)
+        return True
 
     def _is_needless(self, frame: Recorded) -> bool:
-        """Return whether a frame was released for a class from which no subscriber here is served."""
+        """Return whether a frame was released of what is recorded, or for a class that serves nobody here."""
         view = class_of_frame(frame)[0] if isinstance(frame, Carried) else None
         if view is None:
             return False
+        progress = self.recording.progress.get(frame.type_id)
+        if progress is not None and progress.has_original_of(frame):
+            return True
         audience = self.audiences.get(frame.type_id)
         return audience is None or not audience.is_served_from(view)
 

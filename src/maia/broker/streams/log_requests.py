@@ -218,6 +218,8 @@ class LogRequests:
             frame = _recorded(logged)
             if frame is None or _has(had, frame):
                 continue
+            if log.was_fetched(logged.position) and frame.published_at < request.message.since:
+                continue  # recorded here since, and published before the asker began to record
             found_here, is_less = self._admitted(asker, frame, interests, turn)
             is_cut = is_cut or is_less or (has_parts and not isinstance(frame, Sealed) and bool(frame.kept))
             data = [encode_known(one) for one in found_here if one is frame or not _has(had, one)]
@@ -274,6 +276,8 @@ class LogRequests:
         mark, _ = class_of_frame(frame)
         if mark is not None:
             of_class = [one for one in interests if one.view == mark]
+            if not of_class:
+                return [], False  # it is for others, and the asker misses nothing by it
             return _admitted_as_it_is(
                 frame, [one.predicate if one.behind is None else one.behind for one in of_class]
             )
