@@ -297,9 +297,15 @@ class SummarisedView:
     behind: View
 
 
+def summary_of(view: View) -> Summary | None:
+    """Return what many events come to, where a View shows that; None where it shows events."""
+    steps = (step for window in view.windows for step in window.transformations)
+    return next((step.summary for step in steps if step.summary is not None), None)
+
+
 def is_summarised(view: View) -> bool:
     """Return whether a View shows what many events come to, and no single one of them."""
-    return any(step.summary is not None for window in view.windows for step in window.transformations)
+    return summary_of(view) is not None
 
 
 def split(view: View) -> SummarisedView:

@@ -18,11 +18,12 @@ from maia.credentials import (
 from maia.events import SECOND, AttributeUid, Instant, Kind, frame_of
 from maia.expressions.summaries import Aggregate, Key, Measure, Summary
 from maia.expressions.syntax import Take
+from maia.policy.view_bytes import EVERYTHING, class_of
 from maia.predicates import Comparison, Operator
 from maia.testing import NetClient, grant, shown
-from maia.types import definition_to_bytes
+from maia.types import definition_to_bytes, type_id
 from maia.wire.columns import frame_to_columns
-from maia.wire.messages import AskState, Deliver, Publish, StateTold, Subscribe
+from maia.wire.messages import AskState, Deliver, Interest, Publish, Released, StateTold, Subscribe
 from support.numberplate import LOCATION, NOW, NUMBERPLATE, Net, sighting
 
 AREA, CARS, BEGAN = AttributeUid("1"), AttributeUid("2"), AttributeUid("3")
@@ -115,6 +116,61 @@ def test_a_summary_comes_over_a_border_once_though_another_reader_saw_everything
     whole.withdraw(ref)
     net.advance(70)
     assert minutes(public) == [(3, 1)]
+
+
+def test_a_summary_comes_over_a_border_though_its_publisher_has_left_and_comes_back(net: Net) -> None:
+    """The rendezvous asks others only while they offer the type, and a summary is released later."""
+    net.broker("Met broker", seeds=["CCS broker"])
+    public = reader(net)
+    public.subscribe()
+    camera = net.client("camera at Victoria", "Met broker")
+    net.advance(30)
+    camera.publish(camera.advertise(), *cars(3))
+    camera.hang_up()
+    net.advance(69)
+    assert public.events() == []
+    net.advance(1)  # ten seconds into the next minute
+    assert minutes(public) == [(3, 1)]
+    net.connect(camera, "Met broker")
+    net.settle()
+    camera.publish(camera.advertise(), *cars(2))
+    net.advance(60)
+    assert minutes(public) == [(3, 1), (2, 2)]
+
+
+def test_a_broker_that_offers_no_more_is_believed_about_the_summaries_that_it_owes(net: Net) -> None:
+    """A67: about nothing else of the type, and no longer than until the last period is closed."""
+    net.broker("Met broker", seeds=["CCS broker"])
+    reader(net).subscribe()
+    camera = net.client("camera at Victoria", "Met broker")
+    camera.advertise()
+    net.advance(30)
+    camera.hang_up()
+    net.advance(3)
+    broker, name = net.brokers["CCS broker"].parts, net.cast.type_name
+    (link,) = broker.routes.borders
+    interests = [message for *_, message in net.carried if isinstance(message, Interest)]
+    (summary,) = {class_of(wanted.view) for message in interests for wanted in message.add}
+
+    def is_believed(view: bytes | None) -> bool:
+        return broker.router.expects(broker.links[link], type_id(name.owner, name.name), net.now, view)
+
+    assert [is_believed(view) for view in (summary, bytes(16), EVERYTHING, None)] == [True] + [False] * 3
+    net.advance(70)
+    assert not is_believed(summary)
+
+
+def test_no_summary_crosses_a_border_once_its_subscriber_has_left(net: Net) -> None:
+    net.broker("Met broker", seeds=["CCS broker"])
+    public = reader(net, at="Met broker")
+    ref = public.subscribe()
+    camera, offer = camera_at(net)
+    net.advance(30)
+    camera.publish(offer, *cars(3))
+    net.advance(50)
+    public.withdraw(ref)
+    net.advance(30)
+    assert not any(isinstance(message, Released) for *_, message in net.carried)
 
 
 def test_what_comes_too_late_or_too_early_or_alone_is_not_counted(net: Net) -> None:

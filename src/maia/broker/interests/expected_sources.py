@@ -14,9 +14,10 @@ Other neighbours are never asked for the type, so no honest one sends any of
 it unasked (A66, A67). One that was asked may not have received yet that it is
 asked no more, and is expected for a while longer: for a lease if it was the
 next broker towards the rendezvous, or has not renewed its offer, and for two
-seconds if it has taken its offer back. An offer that is refused, or falls with
-a certificate, leaves no such time. What happens to one neighbour opens the way
-to no other (A85).
+seconds if it has taken its offer back. The summaries that were asked of it are
+expected until the periods are closed in which it offered. An offer that is
+refused, or falls with a certificate, leaves no such time. What happens to one
+neighbour opens the way to no other (A85).
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from maia.broker.own import Own
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.turn import Turn
 from maia.errors import Refusal
-from maia.events import Instant, seconds_after
+from maia.events import SECOND, Instant, seconds_after
+from maia.expressions.summaries import period_of
+from maia.policy.view import summary_of
+from maia.policy.view_bytes import EVERYTHING, view_from_bytes
 from maia.routing.overlay.table import node_id_of_type
 from maia.routing.table.hops import Hop
 
@@ -40,7 +44,7 @@ _OFFER: Final = b"offer"
 PARTING_S: Final = 2.0
 """How long frames may be on the way from a neighbour that has taken its offer back."""
 PARTING_MAX: Final = 4096
-"""Of how many types of one neighbour that is remembered; the oldest go first."""
+"""Of how many types and classes of one neighbour that is remembered; the oldest go first."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -52,14 +56,17 @@ class ExpectedSources:
     routes: Routes
     outbox: Outbox
 
-    def is_expected_source(self, link: Link, type_id: bytes, now: Instant) -> bool:
-        """Whether a frame may come from a neighbour at this moment; `type_id` is as the book names it."""
+    def is_expected_source(self, link: Link, type_id: bytes, now: Instant, view: bytes | None = None) -> bool:
+        """Whether a frame may come from a neighbour at this moment; `type_id` is as the book names it.
+
+        Of a frame that was released at a border, `view` is the class.
+        """
         routes = self.routes
         node = routes.node_of[link.id]
         if routes.book.may_come_from(node, type_id):
             return True
-        until = routes.neighbours[node].parting.get(type_id)
-        if until is not None and now < until:
+        parting = routes.neighbours[node].parting
+        if any(now < parting.get((type_id, one), now) for one in (EVERYTHING, view or EVERYTHING)):
             return True
         # It leads to the rendezvous, or would if one or two others were gone.
         nearest, own = (
@@ -90,6 +97,22 @@ class ExpectedSources:
         turn.refused(problem, link.peer, link=link.id, asked=said)
         self.outbox.route_messages([self.routes.book.renewal(neighbour.node, now)], turn)
 
+    def let_arrive(self, neighbour: Neighbour, type_id: bytes, now: Instant) -> None:
+        """Expect frames that are on the way from a neighbour that takes its offer back, and its summaries.
+
+        What is doubted is not believed for longer by being taken back.
+        """
+        ends = {EVERYTHING: now} | {
+            entry.view: summary.closes_at(period_of(summary, now + summary.late_s * SECOND))
+            for entry in self.routes.book.sent_to(neighbour.node, type_id)[0]
+            if (summary := summary_of(view_from_bytes(self.outbox.seen_behind(entry.baggage)))) is not None
+        }
+        doubted_until = neighbour.doubt_ends
+        is_doubted = doubted_until is not None and (type_id, _OFFER) in neighbour.doubtful
+        for view, last in ends.items():
+            until = seconds_after(last, PARTING_S)
+            offer_ended(neighbour, type_id, doubted_until if is_doubted and doubted_until else until, view)
+
     def not_asked_any_more(self, former: Iterable[tuple[Hop, bytes]], now: Instant) -> None:
         """Take note of neighbours that were asked for a type and may not have received that they are not now.
 
@@ -105,20 +128,16 @@ class ExpectedSources:
 # ------------------------------------------------------------ while things change
 
 
-def offer_ended(neighbour: Neighbour, type_id: bytes, until: Instant) -> None:
+def offer_ended(neighbour: Neighbour, type_id: bytes, until: Instant, view: bytes = EVERYTHING) -> None:
     """Let frames that are on the way arrive from a neighbour whose offer is not registered any more."""
     parting = neighbour.parting
-    parting.pop(type_id, None)
+    parting.pop((type_id, view), None)
     if len(parting) >= PARTING_MAX:
         del parting[next(iter(parting))]
-    parting[type_id] = until
+    parting[type_id, view] = until
 
 
-def let_arrive(neighbour: Neighbour, type_id: bytes, now: Instant) -> None:
-    """Expect frames that are on the way from a neighbour that takes its offer back.
-
-    What is doubted is not believed for longer by being taken back.
-    """
-    until, doubted_until = seconds_after(now, PARTING_S), neighbour.doubt_ends
-    is_doubted = doubted_until is not None and (type_id, _OFFER) in neighbour.doubtful
-    offer_ended(neighbour, type_id, doubted_until if is_doubted and doubted_until else until)
+def offer_refused(neighbour: Neighbour, type_id: bytes) -> None:
+    """Expect nothing more of a type from a neighbour whose offer was refused."""
+    for one in [one for one in neighbour.parting if one[0] == type_id]:
+        del neighbour.parting[one]

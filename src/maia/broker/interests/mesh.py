@@ -662,9 +662,9 @@ class MeshRouter:
         if prefix is not None:
             turn.send_bytes(link, prefix)
 
-    def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
+    def expects(self, link: Link, key: TypeId, now: Instant, view: bytes | None = None) -> bool:
         """Expect every frame from every neighbour: it may connect, and ways change."""
-        del key, now
+        del key, now, view
         return self.routes.is_current(link.id)
 
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:

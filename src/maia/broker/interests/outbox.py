@@ -156,11 +156,16 @@ class Outbox:
         credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
         if isinstance(entry, Subscription):
             own = with_filter(entry.frame, entry.own, entry.filter)
-            seen = baggage.seen if isinstance(baggage, SubscriberGroup) else EVERYTHING
-            return Proof(entry.frame, own, credentials, view=seen)
+            return Proof(entry.frame, own, credentials, view=self.seen_behind(baggage))
         if isinstance(baggage, ProjectedOffer):
             credentials = (*baggage.definitions, *credentials)
         return new_proof(entry.proof, credentials)
+
+    def seen_behind(self, baggage: object) -> bytes:
+        """Return what those see, whatever they select, for whom an entry is."""
+        if isinstance(baggage, Proof):
+            return baggage.view
+        return baggage.seen if isinstance(baggage, SubscriberGroup) else EVERYTHING
 
     def right_behind(self, baggage: object) -> Authorisation | None:
         """Return the right behind a local entry; None if there is none."""

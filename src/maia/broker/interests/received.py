@@ -31,7 +31,7 @@ from maia.broker.interests.entries import (
     price_of_wanted,
     received_of,
 )
-from maia.broker.interests.expected_sources import let_arrive
+from maia.broker.interests.expected_sources import ExpectedSources, offer_refused
 from maia.broker.interests.outbox import Outbox
 from maia.broker.interests.proofs import (
     Proofs,
@@ -93,6 +93,7 @@ class ReceivedInterests:
     timers: TimerWheel
     proofs: Proofs
     outbox: Outbox
+    sources: ExpectedSources
 
     # ------------------------------------------------------------ as far as keys and proofs go
 
@@ -236,7 +237,7 @@ class ReceivedInterests:
         neighbour.forget_change(key, _OFFER)
         if not message.stands:
             if book.offers(neighbour.node, key):
-                let_arrive(neighbour, key, now)
+                self.sources.let_arrive(neighbour, key, now)
             gone = book.receive_offer(neighbour.node, key, stands=False, baggage=None, now=now)
             self.outbox.route_messages(gone, turn)
             return
@@ -296,7 +297,7 @@ class ReceivedInterests:
     ) -> None:
         """Remove a neighbour's offer, whatever it was accepted for before."""
         gone = self.routes.book.receive_offer(neighbour.node, key, stands=False, baggage=None, now=turn.now)
-        neighbour.parting.pop(key, None)
+        offer_refused(neighbour, key)
         self._refuse(neighbour, key, received, problem, turn)
         self.outbox.route_messages(gone, turn)
         if isinstance(received, SealedClaim):

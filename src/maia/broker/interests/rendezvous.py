@@ -168,9 +168,9 @@ class RendezvousRouter(OverlayPeers):
         parents = {routes.book.parent(key) for key in keys}
         return [link for hop in parents if hop is not None and (link := routes.link_to(hop)) is not None]
 
-    def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
+    def expects(self, link: Link, key: TypeId, now: Instant, view: bytes | None = None) -> bool:
         """Return whether a neighbour leads to the rendezvous or offers the type."""
-        return self.sources.is_expected_source(link, key, now)
+        return self.sources.is_expected_source(link, key, now, view)
 
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
         """Yield the links towards the rendezvous and to neighbours that offer the type."""

@@ -131,8 +131,8 @@ class Router(Protocol):
     def sync_targets(self, keys: Sequence[TypeId], *, is_offer: bool) -> Iterable[LinkId]:
         """Return the neighbours that interests in these types go to; of an offer, those that offers go to."""
 
-    def expects(self, link: Link, key: TypeId, now: Instant) -> bool:
-        """Return whether a frame of a type may come from a neighbour at this moment."""
+    def expects(self, link: Link, key: TypeId, now: Instant, view: bytes | None = None) -> bool:
+        """Return whether a frame of a type, or one released for a class, may come from a neighbour now."""
 
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterable[LinkId]:
         """Return the neighbours to ask for the last publications of a type."""

@@ -58,8 +58,9 @@ class Neighbour:
     """Certificates in proofs that were refused: if one of them counts again, all is to be sent again."""
     refused_bytes: int = 0
     """How many bytes these certificates have."""
-    parting: dict[bytes, Instant] = field(default_factory=dict)
-    """Up to when frames are expected of types for which it is not asked any more (`expected_sources.py`)."""
+    parting: dict[tuple[bytes, bytes], Instant] = field(default_factory=dict)
+    """Up to when frames are expected of types for which it is not asked any more, or of one class of these
+    (`expected_sources.py`)."""
     unasked_noted_at: Instant | None = None
 
     def remember_change(self, type_id: bytes, entry_id: bytes, *, before: int, after: int | None) -> None:

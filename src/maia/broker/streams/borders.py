@@ -287,16 +287,25 @@ class Borders:
     def close_periods(self, key: TypeId, turn: Turn) -> None:
         """Release the summaries of a type whose periods are closed by now."""
         for mark, summaries in list(self._summaries.get(key, {}).items()):
-            gone = [one for one in summaries.joined if one[0] not in self.routes.borders]
-            for one in gone:
-                del summaries.joined[one]
+            is_wanted = self.routes.book.behind_class(key, mark) is not None
+            for link, ref in list(summaries.joined):
+                if not self._is_owed(link, key, is_wanted=is_wanted):
+                    del summaries.joined[link, ref]
             for delivery in summaries.close(turn.now):
                 whose = self.own.principal, delivery.stream, delivery.number, int(delivery.period.ends)
                 frame = Transit(key, *whose, delivery.rows, view=mark, origin=delivery.stream)
                 data = encode_known(frame.as_carried())
                 for link in delivery.members:
                     turn.send_bytes(link, data)
-            if summaries.joined and self.routes.book.behind_class(key, mark) is not None:
+            if summaries.joined:
                 self.timers.add(ClosePeriods(key), summaries.periods.closes_after(turn.now))
             else:
                 self._summaries[key].pop(mark).periods.drop()
+
+    def _is_owed(self, link: LinkId, key: TypeId, *, is_wanted: bool) -> bool:
+        """Return whether a neighbour gets what was counted for a class that it wanted.
+
+        While no publisher is here, it may not say that it does, and nothing is published.
+        """
+        routes = self.routes
+        return link in routes.borders and (is_wanted or routes.book.awaits_offer(routes.node_of[link], key))

@@ -64,7 +64,8 @@ def asked_for(
         if not is_known():
             turn.count("maia_frames_unwanted_total", run.count)
             return END
-        if router.expects(link, key, turn.now):
+        views = {class_of_frame(message)[0] for message in run.carried}
+        if all(router.expects(link, key, turn.now, view) for view in views):
             return None
         for message in run.messages:
             refuse_unasked(link, turn, "Sealed" if isinstance(message, Sealed) else "Carried")

@@ -147,6 +147,13 @@ class RoutingTable:
         """Return what a neighbour was sent of a type: the entries, and whether an offer is among it."""
         return self._routes(type_id).sent_to(hop)
 
+    def awaits_offer(self, hop: Hop, type_id: TypeId) -> bool:
+        """Return whether a neighbour says what it wants of a type only when it is offered some.
+
+        It leads to the rendezvous, and nothing was offered to it.
+        """
+        return self._parent_of(type_id) == hop and not self.sent_to(hop, type_id)[1]
+
     def neighbours(self) -> tuple[Hop, ...]:
         """Return the neighbours whose links are up."""
         return tuple(self._links)
