@@ -132,6 +132,35 @@ def test_a_desk_that_is_gone_is_said_to_be(monkeypatch):
         pass
 
 
+class Broken:
+    def __init__(self, problem):
+        self.problem = problem
+
+    def held(self, _epoch, _wanted):
+        raise self.problem
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "keys.json"), "keys.json"),
+        (KeyError(secret("plate").reveal()), r"KeyError at test_job_desk\.py:\d+$"),
+    ],
+)
+def test_a_worker_hears_why_the_driver_cannot_answer_and_no_value_of_its_own(desk, problem, said):
+    with raises("UNAVAILABLE-JOB-DESK", match=f"the driver of this job cannot answer: .*{said}"):
+        desk.open(Broken(problem), ALL).keys_of([1])
+
+
+def test_a_worker_hears_why_the_right_of_its_table_cannot_be_looked_at(desk):
+    def look():
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    desk.look = look
+    with raises("UNAVAILABLE-JOB-DESK", match="Connection refused"):
+        desk.open(SOURCE, ALL).keys_of([1])
+
+
 def test_workers_tell_what_they_left_out(desk):
     shown = desk.open(SOURCE, ALL)
     shown.report({"SEALING-PROOF": 2})

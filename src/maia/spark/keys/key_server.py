@@ -27,6 +27,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from pathlib import Path
+from traceback import extract_tb
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -248,26 +250,38 @@ class JobDesk:
             raise ProtocolViolation(
                 "PROTOCOL-JOB-DESK", "a question to the desk was not asked by one of its jobs"
             )
-        self.look()  # for workers only: a stranger costs no more than a MAC (A116)
         with self._lock:
             self.refused.update(ask.refused)
-        body = _ENCODER.encode(_told(grant, ask, asked))
+        # for workers only: a stranger costs no more than a MAC (A116)
+        body = _ENCODER.encode(_told(self.look, grant, ask, asked))
         return _mac(grant.token, _TOLD, sha256(asked).digest() + body) + body
 
     def __repr__(self) -> str:
         return f"JobDesk(grants={len(self._grants)})"
 
 
-def _told(grant: _Grant, ask: _Ask, asked: bytes) -> _Answer:
-    answer = grant.answer
-    if answer is None:
-        return _Answer(is_open=False, sealed=b"")
+def _told(look: Callable[[], None], grant: _Grant, ask: _Ask, asked: bytes) -> _Answer:
     try:
+        look()
+        answer = grant.answer
+        if answer is None:
+            return _Answer(is_open=False, sealed=b"")
         handout = answer(ask)
     except MaiaError as problem:
         return _Answer(is_open=True, sealed=b"", refusal=(problem.code, problem.message))
+    except Exception as problem:  # noqa: BLE001 - the outermost loop of the desk: the worker hears of it
+        why = f"the driver of this job cannot answer: {_reason(problem)}"
+        return _Answer(is_open=True, sealed=b"", refusal=("UNAVAILABLE-JOB-DESK", why))
     info = _INFO + sha256(asked).digest()
     return _Answer(is_open=True, sealed=seal_to(ask.key, handout, info, os.urandom))
+
+
+def _reason(problem: Exception) -> str:
+    """Return what went wrong, and where; what the system says of a file or a socket, and no value of ours."""
+    if isinstance(problem, OSError):
+        return str(problem)
+    (*_, last) = extract_tb(problem.__traceback__)
+    return f"{type(problem).__name__} at {Path(last.filename).name}:{last.lineno}"
 
 
 @contextmanager
