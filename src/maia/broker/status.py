@@ -71,9 +71,7 @@ class Status:
             "clients": sum(link.role is Role.CLIENT for link in links),
             "peers": sum(link.role is Role.BROKER for link in links),
             "types": len(self.types),
-            "type_names": {
-                one.hex(): self.types.versions(one)[-1].name.name for one in self.types.type_ids()
-            },
+            "type_names": self._type_names(),
             "certificates": len(self.certificates),
             "subscriptions": sum(len(link.subscriptions) for link in links),
             "advertisements": sum(len(link.advertisements) for link in links),
@@ -97,6 +95,15 @@ class Status:
             "log": None if self.durable is None else self.durable.status(),
             "refusals": self.repeated.refusals.records(),
             "counters": dict(self.counters),
+        }
+
+    def _type_names(self) -> dict[str, str]:
+        """Return the names of types by their ids; with the owner where several have one name."""
+        names = {one.hex(): self.types.versions(one)[-1].name for one in self.types.type_ids()}
+        shared = Counter(one.name for one in names.values())
+        return {
+            type_id: one.name if shared[one.name] == 1 else f"{one.name} of {one.owner}"
+            for type_id, one in names.items()
         }
 
     def _crossing(self, link: Link) -> str | None:

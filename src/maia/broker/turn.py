@@ -84,9 +84,15 @@ class Turn:
 
     def refused(self, problem: MaiaError, principal: Principal, /, **named: object) -> None:
         """Note and count a refusal: its code, never what it was compared with."""
+        self.note_refused(problem, principal, **named)
+        self.count("maia_refused_total", code=problem.code)
+
+    def note_refused(
+        self, problem: type[MaiaError] | MaiaError, principal: Principal, /, **named: object
+    ) -> None:
+        """Write a refusal to the log, and to the list that an operator is shown."""
         fields: dict[str, object] = {"code": problem.code, "principal": str(principal), **named}
         self.note("refused", refusal=refusal_id(fields), **fields)
-        self.count("maia_refused_total", code=problem.code)
 
     # ------------------------------------------------------------ what is kept, and what comes later
 

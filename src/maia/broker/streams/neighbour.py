@@ -47,6 +47,7 @@ from maia.wire.messages import CarriedSigned, Publish, Recorded, Sealed, Unblind
 
 SIGNED_FOR_S: Final = 600
 """How long a signed frame may be on its way: what is older is a repetition, whatever is still remembered."""
+_UNSIGNED: Final = PlainOfSealed("REFUSED-UNSIGNED", "the owner of this type wants its frames signed")
 EPOCHS_AHEAD_MAX: Final = 16
 """How far ahead of the newest epoch known here a frame may be: keys are on their way, not years away."""
 
@@ -77,14 +78,14 @@ def asked_for(
 def refuse_plain(run: Run, turn: Turn) -> int:
     """Refuse what is said in the clear of a sealed type: its sender may not know that it is one (A29)."""
     for _ in run.messages:
-        refuse(PlainOfSealed, turn)
+        _dropped(run, turn, PlainOfSealed)
     return END
 
 
 def refuse_unsigned(run: Run, turn: Turn) -> int:
     """Refuse what is not signed of a type whose definition says that it is (A105)."""
     for _ in run.messages:
-        turn.count("maia_frames_refused_total", code="REFUSED-UNSIGNED")
+        _dropped(run, turn, _UNSIGNED)
     return END
 
 
@@ -105,7 +106,7 @@ def reading_carried(type_id: bytes, kinds: Kinds) -> Stage:
             frame = reader.read(columns, first.rows)
         except TransitKindMismatch as problem:
             # Its sender may not know the type, so the frame ends here and the link does not.
-            return refuse(problem, turn)
+            return _dropped(run, turn, problem)
         if frame is None:
             raise Apart
         whose = principal_from_bytes(first.publisher), first.stream, first.sequence, first.published_at
@@ -167,7 +168,7 @@ def checking_author(is_read: Callable[[], bool]) -> Stage:
         try:
             check_signature(run.whole)
         except BrokenCredential as problem:
-            return refuse(problem, turn)
+            return _dropped(run, turn, problem)
         return None
 
     return check
@@ -222,6 +223,13 @@ def _refused(run: Run, turn: Turn, problem: type[MaiaError] | MaiaError) -> int:
     """Count a frame that goes nowhere; those of a run are asked one by one which of them it is."""
     if run.count > 1:
         raise Apart
+    return _dropped(run, turn, problem)
+
+
+def _dropped(run: Run, turn: Turn, problem: type[MaiaError] | MaiaError) -> int:
+    """Let a frame go nowhere, and tell the operator: its publisher is no client of this broker."""
+    type_id = run.messages[0].type_id.hex()  # type: ignore[union-attr]  # of a neighbour
+    turn.note_refused(problem, run.link.peer, link=run.link.id, asked="Frame", type=type_id)
     return refuse(problem, turn)
 
 
@@ -308,7 +316,7 @@ class Open:
             ring = self._seals.ring_of(self._name)
             moment = None if inner is None else inner.published_at
             if moment is not None and ring is not None and not ring.opens(keys.epoch, moment, turn.now):
-                return refuse(PublishedTooLongAgo, turn)
+                return _dropped(run, turn, PublishedTooLongAgo)
         run.unjudged = run.signer
         if is_read:
             uids = run.missing.union(run.whole.frame.columns)
