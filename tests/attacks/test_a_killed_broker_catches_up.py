@@ -101,7 +101,7 @@ def test_what_was_acknowledged_reaches_the_archive_or_is_reported(processes, bro
     while len(set(archive.written)) < len(set(camera.acknowledged)) and time.monotonic() < ends:
         time.sleep(0.05)
     archive.stops.set()
-    archive.join(30)
+    archive.join(150)
     assert archive.problem is None, archive.problem
     missing = [plate for plate in camera.acknowledged if plate not in set(archive.written)]
     told = [str(one) for one in archive.missed]

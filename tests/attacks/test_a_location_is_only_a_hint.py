@@ -200,7 +200,7 @@ def dripping(stream: object, found: Place) -> None:
 
 
 def silent(_stream: object, found: Place) -> None:
-    found.over.wait(30)
+    found.over.wait()
 
 
 PACKED = zlib.compressobj(level=1, wbits=31)

@@ -78,7 +78,9 @@ def test_what_a_reader_does_not_read_is_bounded_in_bytes(tmp_path: Path) -> None
             for qos, one in enumerate(silent):
                 assert await one.subscribe("news/#", qos) == qos
             auth = httpx.BasicAuth("silent", city.tokens["silent"])
-            async with httpx.AsyncClient(base_url=city.http, timeout=20, trust_env=False, auth=auth) as http:
+            async with httpx.AsyncClient(
+                base_url=city.http, timeout=WAIT_S, trust_env=False, auth=auth
+            ) as http:
                 asked = http.build_request("GET", EVENTS, params={"topic": "news/#"})
                 stream = await http.send(asked, stream=True)
                 ended = asyncio.create_task(end_of(city, silent[1]))
@@ -133,7 +135,7 @@ def test_many_small_events_do_not_keep_the_end_of_a_right_from_a_silent_reader(
                 for _ in range(100):
                     assert (await taken(desk.published))[0].value == 0  # type: ignore[index]
             city.revoke(("silent", "news"))
-            await until(lambda: city.gateway.status()["sessions"] == 1, "the session to end", within_s=20)
+            await until(lambda: city.gateway.status()["sessions"] == 1, "the session to end")
 
     asyncio.run(story())
 
@@ -165,14 +167,16 @@ def test_a_reader_that_does_not_read_loses_its_right_at_once(tmp_path: Path, qos
             silent, _, _ = await raw_client(city, "silent", "silent")
             assert await silent.subscribe("news/#", qos) == qos
             auth = httpx.BasicAuth("silent", city.tokens["silent"])
-            async with httpx.AsyncClient(base_url=city.http, timeout=20, trust_env=False, auth=auth) as http:
+            async with httpx.AsyncClient(
+                base_url=city.http, timeout=WAIT_S, trust_env=False, auth=auth
+            ) as http:
                 asked = http.build_request("GET", EVENTS, params={"topic": "news/#"})
                 stream = await http.send(asked, stream=True)
                 await flood(city)
                 assert city.gateway.shares.unread > 0, "something waits"
                 city.revoke(("silent", "news"))
-                await until(lambda: city.gateway.shares.unread == 0, "what waits to go", within_s=20)
-                await until(lambda: city.gateway.status()["sessions"] == 1, "the session to end", within_s=20)
+                await until(lambda: city.gateway.shares.unread == 0, "what waits to go")
+                await until(lambda: city.gateway.status()["sessions"] == 1, "the session to end")
                 assert b"event: end" in await stream.aread()
 
     asyncio.run(story())
@@ -196,9 +200,7 @@ def test_wills_that_wait_hold_no_link(tmp_path: Path) -> None:
             kept = list((tmp_path / "gateway" / "sessions").iterdir())
             assert not kept, "a client without durable subscriptions leaves no file"
             assert {(await reader.message())[0] for _ in range(2)} == {"news/will/0", "news/will/1"}
-            await until(
-                lambda: len(city.broker.status()["links"]) <= len(before) + 1, "links to go", within_s=20
-            )
+            await until(lambda: len(city.broker.status()["links"]) <= len(before) + 1, "links to go")
             assert city.gateway.status()["sessions"] == WILLS + 1
 
     asyncio.run(story())

@@ -14,7 +14,7 @@ from maia.events import SECOND, Instant
 from maia.predicates import ALWAYS
 from maia.wire.api_requests import ApiCall, ApiRequest, api_request_to_bytes, sign_api_request
 from support.http_clients import EVENTS, call, reading
-from support.mqtt_city import City, mqtt_city
+from support.mqtt_city import WAIT_S, City, mqtt_city
 
 PLATES, NEWS = "city.Numberplate", "topic.news"
 CAMERA = SigningKey.from_seed(b"the key of a camera that signs..")
@@ -183,7 +183,7 @@ def test_a_signature_is_for_one_call_and_ends_with_the_right(tmp_path: Path) -> 
                     strange, writer = await asyncio.open_connection(host, int(port))
                     writer.write(start)
                     if len(start) > 4:
-                        assert (await asyncio.wait_for(strange.read(12), 20)) in (b"HTTP/1.1 400", b"")
+                        assert (await asyncio.wait_for(strange.read(12), WAIT_S)) in (b"HTTP/1.1 400", b"")
                     writer.close()
 
                 city.revoke(("desk", "publish"), ("camera", "publish"), ("reader", "news"))

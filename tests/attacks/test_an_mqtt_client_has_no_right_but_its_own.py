@@ -9,7 +9,7 @@ import pytest
 
 from maia.credentials import Action
 from maia.predicates import ALWAYS
-from support.mqtt_city import City, mqtt_city
+from support.mqtt_city import WAIT_S, City, mqtt_city
 
 PLATES, NEWS = "city.Numberplate", "topic.news"
 NOT_AUTHORIZED, TAKEN_OVER = 0x87, 0x8E
@@ -133,7 +133,7 @@ def test_strangers_keep_no_client_out(tmp_path: Path) -> None:
             for start in starts:
                 reader, writer = await asyncio.open_connection(host, int(port))
                 writer.write(start)
-                answer = await asyncio.wait_for(reader.read(), 20)
+                answer = await asyncio.wait_for(reader.read(), WAIT_S)
                 assert not answer or answer[0] == 0x20
                 writer.close()
             # Clients that have proved who they are stay, also while strangers come and go.
@@ -144,7 +144,7 @@ def test_strangers_keep_no_client_out(tmp_path: Path) -> None:
                 said = b"".join(len(one).to_bytes(2, "big") + one for one in words)
                 body = b"\x00\x04MQTT\x04\xc2\x00\x00" + said
                 writer.write(b"\x10" + bytes([len(body)]) + body)
-                assert await asyncio.wait_for(reader.readexactly(4), 60) == b"\x20\x02\x00\x00"
+                assert await asyncio.wait_for(reader.readexactly(4), WAIT_S) == b"\x20\x02\x00\x00"
                 strangers.append((reader, writer))
             honest = await city.mqtt("office")
             assert honest.reason == 0

@@ -57,7 +57,7 @@ def test_a_stranger_that_records_the_network_and_sends_it_again_opens_nothing(so
 
         desk._server.desk = Recording()
         assert mine.keys_of([1])
-        with closing(socket.create_connection((mine.host, mine.port), timeout=10)) as stranger:
+        with closing(socket.create_connection((mine.host, mine.port), timeout=180)) as stranger:
             stranger.sendall(len(recorded[0]).to_bytes(4, "big") + recorded[0])
             answer = stranger.recv(1 << 16)
         secrets = [secret_of(epoch, None) for epoch in (1, 2)]
@@ -79,7 +79,7 @@ def test_a_desk_that_listens_for_a_cluster_answers_its_own_jobs_only(source, pat
             bytes(64),
             len(bytes(64)).to_bytes(4, "big") + bytes(64),
         ):
-            with closing(socket.create_connection((mine.host, mine.port), timeout=10)) as stranger:
+            with closing(socket.create_connection((mine.host, mine.port), timeout=180)) as stranger:
                 told = b""
                 with suppress(OSError):  # it may be gone before all is said
                     stranger.sendall(asked)

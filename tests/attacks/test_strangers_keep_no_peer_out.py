@@ -169,6 +169,6 @@ def test_a88_silent_connections_keep_no_worker_from_the_keys_of_its_job():
     with job_desk() as desk, ExitStack() as strangers:
         shown = desk.open(None, frozenset({None}))
         for _ in range(WORKERS_MAX + 8):
-            strangers.enter_context(socket.create_connection((shown.host, shown.port), timeout=5))
+            strangers.enter_context(socket.create_connection((shown.host, shown.port), timeout=180))
         for _ in range(10):
             assert shown.keys_of([1]) == {}

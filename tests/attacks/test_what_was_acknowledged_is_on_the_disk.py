@@ -136,7 +136,7 @@ def test_a_publisher_receives_of_its_frame_when_it_is_on_the_disk(disk: Synchron
             for number in range(1, 20):
                 for more in range(3):
                     recorder.record(Record(3 * number + more - 2, carried(10 * number + more)))
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(180):
                     await recorder.flush()
             task.cancel()
             await asyncio.wait([task])

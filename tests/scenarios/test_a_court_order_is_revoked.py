@@ -47,7 +47,7 @@ listen = "127.0.0.1:0"
 addresses = "127.0.0.1:{port}"
 carry_s = 120
 [statements]
-period_s = 20
+period_s = 600
 """
 MET_POLICY = """
 [policy]

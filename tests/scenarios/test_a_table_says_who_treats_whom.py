@@ -184,7 +184,7 @@ async def test_a_row_that_is_deleted_ends_the_right_at_once(tmp_path: Path):
 async def test_a_database_that_is_gone_grants_nothing_beyond_the_stated_age(tmp_path: Path):
     """Unknown, therefore no: the server of the database is killed while a doctor reads."""
     with ward() as database:
-        async with hospital(tmp_path, database.address, every_s=1, stale_s=3) as (seen, written, notes):
+        async with hospital(tmp_path, database.address, every_s=1, stale_s=15) as (seen, written, notes):
             await prescribe(written, "Ann")
             async with asyncio.timeout(120):
                 assert (await anext(seen))["patient"] == "Ann"

@@ -33,8 +33,8 @@ POLICY = police_policy("may subscribe to Numberplate(plate)")
 CONFIG = """\
 types = ["np.type"]
 [statements]
-period_s = 6
-lead_s = 5
+period_s = 15
+lead_s = 14
 """
 PEOPLE = ("smith", "jones")
 

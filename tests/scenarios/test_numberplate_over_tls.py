@@ -213,7 +213,7 @@ def leases(running) -> dict[int, Instant]:
 
 @in_a_loop
 async def test_leases_are_renewed_for_as_long_as_a_client_is_there():
-    async with city(CAMERA, BILLING, lease_s=8) as (running, camera, billing):
+    async with city(CAMERA, BILLING, lease_s=20) as (running, camera, billing):
         bills = await billing.subscribe(STORY.definition)
         cars = await camera.advertise(STORY.definition)
         asked, first = running.status()["requests_remembered"], leases(running)

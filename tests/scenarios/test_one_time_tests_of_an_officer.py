@@ -37,7 +37,7 @@ from support.domain_server import RecordedNotes, key_of
 from support.met_town import MET, NETWORK, may, type_with_a_street
 
 SMITH = key_of("smith")
-LEASE_S = 4
+LEASE_S = 8
 WARRANTS = type_with_a_street("Warrant")
 POLICY = """\
 policy "Metropolitan Police"
@@ -156,7 +156,7 @@ async def test_a_right_is_confirmed_when_it_is_used_and_within_every_lease(tmp_p
         own = await smith.advertise(WARRANTS)
         published, delivered = 0, list[object]()
         async with asyncio.timeout(120):
-            while challenges(here) < 12:  # the connection and both, and each of them three times again
+            while challenges(here) < 9:  # the connection and both, and each of them twice again
                 await own.publish(street="Brick Lane")
                 await own.flush()
                 published += 1

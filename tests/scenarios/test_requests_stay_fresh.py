@@ -15,8 +15,9 @@ from maia.wire.names import filter_to_bytes
 from support.live import STORY, client, hello, stranger
 from support.numberplate import add_brokers
 
-AGE_S = 4
-"""Four leases, which is the least."""
+LEASE_S = 3
+AGE_S = 4 * LEASE_S
+"""Which is the least."""
 CAST = add_brokers(STORY, b"fresh requests")
 
 
@@ -29,7 +30,7 @@ def a_request_of(who: str, seconds_ago: float) -> bytes:
 
 @in_a_loop
 async def test_clients_sign_again_and_a_broker_repeats_nothing():
-    how = {"lease_s": 1, "proof_age_s": AGE_S, "skew_s": 1}
+    how = {"lease_s": LEASE_S, "proof_age_s": AGE_S, "skew_s": 1}
     (_, first), (_, second), (key, third) = (
         CAST.identity(one) for one in ("CCS broker", "Met broker", "a rogue broker")
     )
@@ -38,7 +39,6 @@ async def test_clients_sign_again_and_a_broker_repeats_nothing():
         serving(CAST, "Met broker", credentials=second, seeds=(ccs.address,), **how) as met,
         client("camera at Victoria", ccs.address, story=CAST) as camera,
         client("Detective Smith", met.address, story=CAST) as smith,
-        stranger(key, ccs.address) as rogue,
     ):
         suspects = await smith.subscribe(CAST.definition)
         cars = await camera.advertise(CAST.definition)
@@ -47,17 +47,18 @@ async def test_clients_sign_again_and_a_broker_repeats_nothing():
         assert (await soon(anext(suspects)))["numberplate"] == "AE05 XYZ"
         assert ccs.status()["refusals"] == met.status()["refusals"] == []
 
-        assert isinstance(await rogue.hear(), Greeting)
-        rogue.say(hello(story=CAST, address="127.0.0.1:1", credentials=shown(third)))
-        assert isinstance(await rogue.hear(), Welcome)
-        for number, ago in enumerate((AGE_S + 2, 0)):  # the second one is the control
-            wanted = Wanted(
-                bytes([number]) * 16,
-                filter_to_bytes(ALWAYS),
-                a_request_of("Detective Smith", ago),
-                shown(CAST.certificates),
-            )
-            rogue.say(Interest(CAST.type_id, [wanted], []))
-        await until(lambda: ccs.status()["refusals"], "a refusal")
-        codes = [one["code"] for one in ccs.status()["refusals"]]
-        assert "REQUEST-TOO-LATE" in codes
+        async with stranger(key, ccs.address) as rogue:
+            assert isinstance(await rogue.hear(), Greeting)
+            rogue.say(hello(story=CAST, address="127.0.0.1:1", credentials=shown(third)))
+            assert isinstance(await rogue.hear(), Welcome)
+            for number, ago in enumerate((AGE_S + 2, 0)):  # the second one is the control
+                wanted = Wanted(
+                    bytes([number]) * 16,
+                    filter_to_bytes(ALWAYS),
+                    a_request_of("Detective Smith", ago),
+                    shown(CAST.certificates),
+                )
+                rogue.say(Interest(CAST.type_id, [wanted], []))
+            await until(lambda: ccs.status()["refusals"], "a refusal")
+            codes = [one["code"] for one in ccs.status()["refusals"]]
+            assert "REQUEST-TOO-LATE" in codes

@@ -71,7 +71,7 @@ async def test_readers_of_the_super_type_see_sub_types_live_later_and_as_the_pre
             seen += await live.some(1, timeout_s=0.2)
         event = seen[0]
         assert set(event) == {"numberplate", "timestamp", "location"}
-        taken = await durable.some(1, timeout_s=30)
+        taken = await durable.some(1, timeout_s=60)
         assert taken[0]["numberplate"] == event["numberplate"]
 
         board = await billing.subscribe(STORY.definition, state=True)

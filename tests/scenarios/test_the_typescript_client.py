@@ -137,7 +137,7 @@ def test_typescript_publishes_and_receives_and_gets_no_more_than_its_certificate
     """
 
     async def story() -> None:
-        async with mqtt_city(tmp_path, lease_s=1, proof_age_s=4) as city:
+        async with mqtt_city(tmp_path, lease_s=3, proof_age_s=12) as city:
             reader, writer, stranger = (SigningKey.from_seed(os.urandom(32)) for _ in range(3))
             seen = grant(reader.principal, Action.SUBSCRIBE, PLATES, frozenset({"plate", "location"}))
             city.issued["reader", "plates"] = seen

@@ -59,12 +59,13 @@ from maia.net.http_listener import listening
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
 from maia.predicates import ALWAYS, Predicate
+from maia.testing import DEADLINE_S
 from maia.types import TypeDefinition, definition_to_text, sign_definition
 from maia.types.definition import plain_attributes
 
 NETWORK = "City Network"
 DAY = 86_400_000_000
-WAIT_S = 20.0
+WAIT_S = DEADLINE_S
 OWNER = SigningKey.from_seed(b"the city of the MQTT tests......")
 BROKER = SigningKey.from_seed(b"the broker of the MQTT tests....")
 _CONFIG = """

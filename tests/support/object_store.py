@@ -118,14 +118,14 @@ def running_store(folder: Path, ports: list[int] | None = None) -> Iterator[Obje
         with forgotten_stores():
             os.environ.update(store.environment)
             try:
-                wait_until(lambda: _answers(store), within_s=60)
+                wait_until(lambda: _answers(store))
             finally:
                 os.environ.clear()
                 os.environ.update(before)
         yield store
     finally:
         process.kill()  # an orderly end takes twenty seconds, and nothing of it is kept
-        process.wait(20)
+        process.wait()
 
 
 def _answers(store: ObjectStore) -> bool:

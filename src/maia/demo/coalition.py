@@ -54,7 +54,8 @@ DEMAND: Final = "tpm-integrity >= 2"
 _LEVEL, _PCRS = 2, (0, 7)
 _APPROVED: Final = ((0, b"firmware 5.2"), (7, b"secure boot on"))
 _CHANGED: Final = ((0, b"firmware 5.2, changed"), (7, b"secure boot off"))
-_LAST_STATEMENT_S: Final = 4
+_LAST_STATEMENT_S: Final = 12
+"""A client looks at its file every second, and has to have shown the statement while it holds."""
 _WAIT_S: Final = 60.0
 
 PEOPLE: Final = {
