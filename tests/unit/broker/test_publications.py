@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
 
 from maia.broker import BrokerLimits
+from maia.broker.rights.authoriser import Authoriser
 from maia.credentials import (
     Action,
     SignedCertificate,
@@ -215,3 +217,21 @@ def test_an_advertisement_ends_where_what_is_left_of_its_right_is_to_write_anoth
     assert publisher.ended_with(ref) is None
     net.advance(2)
     assert publisher.ended_with(ref) == "REFUSED-RIGHT-CHANGED"
+
+
+def test_a_broker_that_nobody_uses_any_more_is_gone_with_what_it_compiled() -> None:
+    """In a process with many brokers, such as a simulation, each would stay with most of its memory."""
+
+    def parts() -> int:
+        gc.collect()
+        return sum(type(one) is Authoriser for one in gc.get_objects())
+
+    before, net = parts(), Net()
+    net.broker()
+    camera, statistics = net.client("camera at Victoria"), net.client("statistics office")
+    statistics.subscribe()
+    camera.publish(camera.advertise(), sighting())
+    assert statistics.events()
+    assert parts() == before + 1
+    del net, camera, statistics
+    assert parts() == before

@@ -166,7 +166,7 @@ def refuse(problem: type[MaiaError] | MaiaError, turn: Turn) -> int:
 Stage: TypeAlias = Callable[[Run, Turn], int | None]
 
 
-class Stream(msgspec.Struct, frozen=True, gc=False):
+class Stream(msgspec.Struct, frozen=True):
     """What the frames of one stream go through."""
 
     looks: tuple[Stage, ...]
