@@ -71,6 +71,7 @@ def test_live_durable_and_recorded_are_the_same_rows(world: TwoOrganisations) ->
             seen += [dict(event) for event in live.some(timeout_s=1)]
         with world.connect("trainee") as trainee:
             less = trainee.subscribe("Vital", timeout_s=120)
+            asked = dashboard.subscribe("Vital", "pulse == 70 and number >= 0")
             first, sent = sent, sent + 120
             publish(monitor, range(first, sent))
             wanted = shown(range(seen[0]["number"], sent))
@@ -83,6 +84,8 @@ def test_live_durable_and_recorded_are_the_same_rows(world: TwoOrganisations) ->
             assert found == [(one["pulse"], one["number"]) for one in wanted]
             high = [one["pulse"] for one in shown(range(first, sent)) if one["pulse"] >= 50]
             assert [event["pulse"] for event in islice(less, len(high))] == high
+            of_70 = [one["number"] for one in shown(range(first, sent)) if one["pulse"] == 70]
+            assert [event["number"] for event in islice(asked, len(of_70))] == of_70 != []
 
     def are_recorded() -> bool:
         with (

@@ -296,10 +296,11 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
 
     @property
     def asks(self) -> frozenset[AttributeUid]:
-        """Return the attributes that decide what this class sees."""
-        return attributes_of(self.interest).union(
-            attributes_of(self.routed), *map(asks_of, self.basis.windows)
-        )
+        """Return the published attributes that decide what this class sees."""
+        windows = self.basis.windows
+        made = [{rule.uid for step in one.transformations for rule in step.rules} for one in windows]
+        asked = attributes_of(self.interest).difference(set.intersection(*made) if made else ())
+        return asked.union(attributes_of(self.routed), *map(asks_of, windows))
 
     @property
     def members(self) -> Mapping[LinkId, list[int]]:
