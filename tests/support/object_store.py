@@ -6,12 +6,11 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from pyspark.sql import SparkSession
 from maia.errors import Unavailable
 from maia.places import place as place_module
 from maia.places.place import Place
-from maia.testing import wait_until
+from maia.testing import free_ports, wait_until
 
 ACCESS, SECRET = "AKIAMAIATESTS0000000", "a-secret-of-the-suite-0123456789"
 
@@ -50,25 +49,6 @@ class ObjectStore:
         fs.S3FileSystem(**options).create_dir(name)
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports whose neighbour ten thousand above, where the server speaks gRPC, can be used too."""
-    found: list[int] = []
-    while len(found) < count:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1] % 20_000 + 20_000
-            try:
-                one.close()
-                other.bind(("127.0.0.1", port))
-                with socket.socket() as third:
-                    third.bind(("127.0.0.1", port + 10_000))
-            except OSError:
-                continue
-            if port not in found:
-                found.append(port)
-    return found
-
-
 @contextmanager
 def forgotten_stores() -> Iterator[None]:
     """Let the next use of a place look into the environment again."""
@@ -90,7 +70,7 @@ def server_program() -> Path:
 
 
 @contextmanager
-def running_store(folder: Path, ports: list[int] | None = None) -> Iterator[ObjectStore]:
+def running_store(folder: Path) -> Iterator[ObjectStore]:
     """Start a server with its data in a folder; it is ended by its process."""
     program = server_program()
     if not program.exists():
@@ -101,24 +81,25 @@ def running_store(folder: Path, ports: list[int] | None = None) -> Iterator[Obje
         "actions": ["Admin", "Read", "Write", "List"],
     }
     (folder / "s3.json").write_text(json.dumps({"identities": [rights]}))
-    master, volume, filer, s3 = ports or _free_ports(4)
+    named = [f"-{part}.port{kind}" for part in ("master", "volume", "filer", "s3") for kind in ("", ".grpc")]
+    ports = dict(zip(named, free_ports(len(named)), strict=True))
     data = folder / "data"
     data.mkdir(exist_ok=True)
     words = [
         str(program), "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
-        f"-master.port={master}", f"-volume.port={volume}", "-volume.max=100", "-master.volumeSizeLimitMB=64",
-        "-filer", f"-filer.port={filer}", "-s3", f"-s3.port={s3}", f"-s3.config={folder / 's3.json'}",
-        "-s3.port.iceberg=0", "-s3.port.lance=0",
+        *(f"{name}={port}" for name, port in ports.items()), "-s3.port.iceberg=0", "-s3.port.lance=0",
+        "-volume.max=100", "-master.volumeSizeLimitMB=64",
+        "-filer", "-s3", f"-s3.config={folder / 's3.json'}",
     ]  # fmt: skip
     with (folder / "weed.log").open("ab") as log:
         process = subprocess.Popen(words, stdout=log, stderr=log, cwd=folder)
     try:
-        store = ObjectStore(s3, process)
+        store = ObjectStore(ports["-s3.port"], process)
         before = dict(os.environ)
         with forgotten_stores():
             os.environ.update(store.environment)
             try:
-                wait_until(lambda: _answers(store))
+                wait_until(lambda: _answers(store, folder))
             finally:
                 os.environ.clear()
                 os.environ.update(before)
@@ -128,8 +109,8 @@ def running_store(folder: Path, ports: list[int] | None = None) -> Iterator[Obje
         process.wait()
 
 
-def _answers(store: ObjectStore) -> bool:
-    assert store.process.poll() is None, "the object store ended"
+def _answers(store: ObjectStore, folder: Path) -> bool:
+    assert store.process.poll() is None, (folder / "weed.log").read_text()[-2000:]
     try:
         store.make_bucket("is-it-there")
         probe = Place("s3://is-it-there")
@@ -145,13 +126,7 @@ def object_store_server() -> Iterator[ObjectStore]:
     """A fresh server on loopback."""
     folder = Path(tempfile.mkdtemp(prefix="maia-store-"))
     try:
-        with ExitStack() as stack:
-            for attempt in range(3):  # another process may take a port before the server does
-                try:
-                    store = stack.enter_context(running_store(folder))
-                    break
-                except AssertionError:
-                    assert attempt < 2, (folder / "weed.log").read_text()[-2000:]
+        with running_store(folder) as store:
             yield store
     finally:
         shutil.rmtree(folder, ignore_errors=True)
