@@ -19,6 +19,7 @@ __all__ = [
     "QuestionNotOurs",
     "RefusedByBroker",
     "CANNOT_SEAL",
+    "KEY_SERVER_AWAY",
     "ElsewhereServed",
     "RowsRefused",
     "check_durable_name",
@@ -28,7 +29,8 @@ __all__ = [
 
 _PASSING = "UNAVAILABLE-"
 LOG_FULL = "UNAVAILABLE-LOG-FULL"
-CANNOT_SEAL = frozenset({"UNAVAILABLE-NO-KEYS", "UNAVAILABLE-KEY-SERVER", "UNAVAILABLE-KEYS-AWAITED"})
+KEY_SERVER_AWAY = "UNAVAILABLE-KEY-SERVER"
+CANNOT_SEAL = frozenset({"UNAVAILABLE-NO-KEYS", KEY_SERVER_AWAY, "UNAVAILABLE-KEYS-AWAITED"})
 """Why a broker takes no frame of a sealed type on: an operator has to act, or a key server to come back."""
 
 

@@ -17,7 +17,7 @@ from maia.client import Acknowledged, ClientSession, RowsRefused
 from maia.client.api.types import requirement_for
 from maia.client.batch import Outbox, OutgoingFrame
 from maia.client.entries import Advertised, RequestEntry
-from maia.client.errors import CANNOT_SEAL, LOG_FULL
+from maia.client.errors import CANNOT_SEAL, KEY_SERVER_AWAY, LOG_FULL
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.predicates import Predicate
@@ -95,6 +95,8 @@ class Publisher(HeldRequest):
         self._on_answer = on_answer
         self._moved = asyncio.Event()
         self._refused_unsaid = 0
+        self._held_up: MaiaError | None = None
+        """Why the broker last took nothing on, until it does."""
         self._unanswered: deque[tuple[int, OutgoingFrame]] = deque()
         self.refused_rows = 0
         """How many events the broker has refused so far."""
@@ -180,14 +182,15 @@ class Publisher(HeldRequest):
     async def flush(self, *, timeout_s: float = FLUSH_S) -> None:
         """Wait until the broker has taken on everything published so far; raise `RowsRefused` if not all.
 
-        If the broker says that it cannot seal the type, its reason is raised at once. What was
-        published stays under way, and leaves as soon as the broker can.
+        If the broker says that it has no keys of the type, its reason is raised at once; that the key
+        server does not answer, when the time is over. What was published stays under way, and leaves as
+        soon as the broker can.
         """
         try:
             async with asyncio.timeout(timeout_s):
                 await self._until(lambda: not self._outbox.rows and not self._entry.under_way)
         except TimeoutError:
-            problem = self._entry.problem or self.warning
+            problem = self._entry.problem or self.warning or self._held_up
             if problem is not None:
                 raise problem from None
             waiting = self._outbox.rows + len(self._entry.under_way)
@@ -237,6 +240,7 @@ class Publisher(HeldRequest):
         self.published_rows += answered - taken.refused_rows
         self.refused_rows += taken.refused_rows
         self._refused_unsaid += taken.refused_rows
+        self._held_up = None
         self._moved.set()
         self._outbox.answered(frames, taken.refused_rows, None)
         if self._on_answer is not None:
@@ -244,6 +248,7 @@ class Publisher(HeldRequest):
 
     def _put_off(self) -> None:
         """Take note that the broker takes nothing on at this moment; its entry knows why."""
+        self._held_up = self._entry.problem
         self._moved.set()
         self._pump()
 
@@ -289,10 +294,11 @@ class Publisher(HeldRequest):
         """Raise what ended the advertisement, or why the broker takes nothing on."""
         self._raise_if_ended()
         problem = self._entry.problem
-        if problem is not None and problem.code in CANNOT_SEAL:
+        if problem is not None and problem.code in CANNOT_SEAL - {KEY_SERVER_AWAY}:
             raise problem
-        if self.warning is not None and self.warning.code == LOG_FULL and self._outbox.is_full:
-            raise self.warning
+        for one in (problem, self.warning):  # it ends by itself, and events wait as long as there is room
+            if one is not None and one.code in {KEY_SERVER_AWAY, LOG_FULL} and self._outbox.is_full:
+                raise one
 
     def _raise_if_ended(self) -> None:
         if self._problem is not None:
