@@ -61,8 +61,8 @@ from maia.wire.effects import Effect
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _PROCESSES_MAX: Final = 64
-ANSWER_S: Final = 30.0
 _KEYS_AGAIN_S: Final = 0.5
+ANSWER_S: Final = 30.0
 """How long an application waits for an answer unless it says otherwise."""
 
 
