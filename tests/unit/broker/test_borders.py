@@ -91,6 +91,24 @@ def test_a_recipient_sees_the_same_as_in_its_publishers_domain() -> None:
     assert there["matron"].events() == ROWS
 
 
+def test_a_subscriber_gets_each_event_once_while_another_one_there_comes_and_goes_that_sees_all() -> None:
+    net = the_net()
+    auditor, matron = (net.client(who, "audit-edge") for who in ("auditor", "matron"))
+    auditor.subscribe()
+    net.settle()
+    doctor = published(net, {"drug": "A"})
+    whole = matron.subscribe()
+    for drug in "BC":
+        net.settle()
+        doctor.publish(1, {"drug": drug})
+    matron.withdraw(whole)
+    for drug in "DE":
+        net.settle()
+        doctor.publish(1, {"drug": drug})
+    net.settle()
+    assert [event["drug"] for event in auditor.events()] == list("ABCDE")
+
+
 def test_nothing_crosses_that_no_recipient_sees() -> None:
     net = the_net()
     auditor = net.client("auditor", "audit-edge")

@@ -418,6 +418,7 @@ class LocalSubscribers:
         "_answers",
         "_behind",
         "_few",
+        "_has_whole",
         "_is_released",
         "_keys",
         "_matches",
@@ -451,6 +452,8 @@ class LocalSubscribers:
         """Those who see what was released for a class, once something was (`streams/borders.py`)."""
         self._whole: dict[bytes, None] = {}
         """The classes of those who see everything and select nothing: this broker's own log, for one."""
+        self._has_whole = False
+        """Whether events have come over a border for these, from which all are served then."""
         self._own: dict[bytes, SubscriberGroup] = {}
         """What this broker is sent for itself, by its own right."""
         self._is_released = False
@@ -471,18 +474,25 @@ class LocalSubscribers:
         """
         self._is_released = True
         if self._whole and view == EVERYTHING:
+            if not self._has_whole:
+                self._has_whole = True
+                self._behind.clear()
             return self
         found = self._behind.get(view)
         if found is None:
             found = LocalSubscribers(self._keys, self._room)
             for group in self.classes.values():
                 served_as, rest = self._served_from(group)
-                if served_as == view and (group.summaries is not None or not self._whole):
+                if served_as == view and self._needs_released(group):
                     self._behind[view] = found
                     for link, refs in group.members.items():
                         for ref in refs:
                             found.join_behind(group, (link, ref), rest)
         return found
+
+    def _needs_released(self, group: SubscriberGroup) -> bool:
+        """Return whether a group is shown what is released for a class, and not made from whole events."""
+        return group.summaries is not None or not self._has_whole
 
     def _served_from(self, group: SubscriberGroup) -> tuple[bytes, View | None]:
         """Return the class whose frames a group is served from, and its View of these: None for as it is."""
@@ -584,7 +594,7 @@ class LocalSubscribers:
             known.join(member)
             if known.summaries is not None:
                 known.summaries.joined[member] = now
-        if self._behind:
+        if self._behind and self._needs_released(known):
             served_as, rest = self._served_from(known)
             if (behind := self._behind.get(served_as)) is not None and not behind.has(key, member):
                 behind.join_behind(known, member, rest)
@@ -658,7 +668,7 @@ class LocalSubscribers:
         """Take a reference out of its class; say whether the class is gone."""
         known = self.classes[key]
         view = self._served_from(known)[0] if self._behind else None
-        if view is not None and view in self._behind:
+        if view is not None and view in self._behind and self._behind[view].has(key, member):
             self._behind[view].leave(key, member)
             if not self._behind[view].classes:
                 del self._behind[view]
@@ -669,7 +679,11 @@ class LocalSubscribers:
             return False
         del self.classes[key]
         self._served_classes = None
-        self._whole.pop(key, None)
+        if key in self._whole:
+            del self._whole[key]
+            if not self._whole:
+                self._has_whole = False
+                self._behind.clear()
         self._served.pop(key, None)
         if self._own.pop(key, None) is not None:
             self._forget_served()

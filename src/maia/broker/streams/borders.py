@@ -200,10 +200,12 @@ class Borders:
     ) -> Iterator[tuple[Transit, list[tuple[LinkId, Sequence[int]]]]]:
         """Yield the frames that are released of a published one, and to whom each of them goes.
 
-        With each neighbour go the rows of the published frame that it is about.
+        With each neighbour go the rows of the published frame that it is about. Whole events come first:
+        all that a broker shows is made of them, and what is released beside them is not shown.
         """
-        for mark, wanted in self.router.released(key, whole, source=source).items():
-            released = self._view_of(key, mark)
+        by_class = self.router.released(key, whole, source=source)
+        for mark in sorted(by_class):
+            wanted, released = by_class[mark], self._view_of(key, mark)
             if released is not None and is_summarised(released.view):
                 self._summarise(key, released, whole, wanted, now)
                 continue
