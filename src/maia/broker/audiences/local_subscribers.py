@@ -299,7 +299,7 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
         """Return the published attributes that decide what this class sees."""
         windows = self.basis.windows
         made = [{rule.uid for step in one.transformations for rule in step.rules} for one in windows]
-        asked = attributes_of(self.interest).difference(set.intersection(*made) if made else ())
+        asked = attributes_of(self.interest).difference(made[0].intersection(*made) if made else ())
         return asked.union(attributes_of(self.routed), *map(asks_of, windows))
 
     @property
