@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from msgspec import structs
@@ -335,6 +336,22 @@ def test_a_third_domain_passes_on_what_it_was_given_for_others(signed: bool, inv
     )
     assert b"MORPHINE" in to_city
     assert not any(secret in to_city for secret in SECRETS)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_what_was_released_passes_several_third_domains_in_a_row(signed: bool) -> None:
+    cast = signed_cast() if signed else the_cast()
+    net = Net(cast.domain("city", "city-broker").domain("town", "town-broker"), routing=Routing.MESH)
+    line = ("hospital-edge", "city-broker", "town-broker", "audit-edge")
+    net.broker(line[0])
+    for before, name in pairwise(line):
+        net.broker(name, neighbours=(address_of(before),))
+    net.advance(5)
+    auditor = net.client("auditor", "audit-edge")
+    auditor.subscribe()
+    net.advance(5)
+    published(net)
+    assert auditor.events() == [{"drug": "MORPHINE"}, {"drug": "ASPIRIN"}]
 
 
 def test_a_broker_in_between_records_what_it_is_sent_itself_and_nothing_that_passes_for_others() -> None:

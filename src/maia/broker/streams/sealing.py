@@ -338,7 +338,7 @@ class ForwardSealed:
         if self._match is None:  # the path of a blinded stream would name its publisher
             self._paths.announce(targets, source, whole, turn)
         if self._sealer is None:
-            self._pass_on(run, targets, turn)
+            self._pass_on(run, whole.view, targets, turn)
         elif run.count > 1:
             self._seal_each(run, self._sealer, targets, turn)
         else:
@@ -375,13 +375,13 @@ class ForwardSealed:
                     self._show_right(draft.frame, link, turn)
                     self._signing.send(link, self._form(draft, link, turn), draft, turn)
 
-    def _pass_on(self, run: Run, targets: _Targets, turn: Turn) -> None:
+    def _pass_on(self, run: Run, view: bytes | None, targets: _Targets, turn: Turn) -> None:
         if run.is_unread:
             turn.count("maia_frames_unread_total", run.count)
         along = {one.uid: one.content for one in run.contents}
         for link, rows in targets.items():
             if self._router.flooding is not None:
-                self._router.flooding.before_frame(link, turn)
+                self._router.flooding.before_frame(link, turn, view)
             self._show_right(run.sealed[0], link, turn)  # the frames of a run name one
             for number in rows if run.count > 1 else (0,):
                 if self._share is None or run.opened is None:
