@@ -631,6 +631,8 @@ class Client:
 
     def _tell_of_loss(self, problem: MaiaError, *, is_final: bool) -> None:
         """Warn the holders of requests once that there is no link, and again if brokers refuse a new one."""
+        if not is_final:
+            problem = Unavailable(problem.code, f"{problem.message}; trying again")
         standings: dict[int, Publisher | Subscription] = {**self._publishers, **self._subscriptions}
         for ref, standing in standings.items():
             if ref not in self._hindered or (is_final and str(standing.warning) != str(problem)):
