@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from maia.errors import BrokenCredential, MaiaError
+from maia.policy.answers import PART_PREFIX
 from maia.sealing import read_run
 from maia.sealing.frames.ciphers import description
 from maia.sealing.frames.content import plaintexts_of
@@ -21,7 +22,20 @@ from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.messages import Column, Sealed, SealMark
 from support.forging import reseal
-from support.sealing import LEVELS, PLACE, PLATE, Publishing, keys, opened, plates, read, sealer
+from support.sealing import (
+    LEVELS,
+    PART,
+    PLACE,
+    PLATE,
+    Publishing,
+    content,
+    keys,
+    opened,
+    plates,
+    read,
+    sealer,
+    with_part,
+)
 
 
 def _frames(level: SealingLevel = SealingLevel.ATTRIBUTE, rows: int = 3) -> tuple[Sealed, Sealed]:
@@ -222,3 +236,42 @@ def test_a_column_of_no_attribute_is_refused_without_a_key(uid):
     frame, _ = _frames(rows=1)
     with raises("PROTOCOL-SEALED-FRAME"):
         read_run([replace(frame, columns=[replace(frame.columns[0], uid=uid)])])
+
+
+def test_a_part_opens_with_its_own_key_alone_and_the_event_says_all_of_it():
+    """X8: who may see less opens its part; who may see all opens the event, and needs no part."""
+    frame = Publishing(level=SealingLevel.EVENT).seal(with_part(plates(4)))
+    assert [one.uid for one in frame.columns] == ["", PART]
+    less = opened(frame, keys(only=[PART]))
+    assert {one.uid for one in less.columns[0]} == {PART, f"{PART}-0", f"{PART}-1"}
+    assert less.closed == {""}
+    whole = opened(frame, keys())
+    assert content(whole) == plates(4)
+    assert not whole.closed
+
+
+@pytest.mark.parametrize("uid", ["plate", f"{PART_PREFIX}{'f' * 32}-0"])
+def test_a_part_says_nothing_that_is_said_elsewhere(uid):
+    """X8: or who answers one right could show what readers of another, or of the event, take for theirs."""
+    frame = Publishing(level=SealingLevel.EVENT).seal(with_part(plates(1)))
+    (plaintext,) = plaintexts_of([[Column(uid, 1, b"\x91\xa1x")]], SealingLevel.EVENT)[-1:]
+    forged = replace(frame.columns[1], sealed=reseal(frame, PART, plaintext))
+    with raises("SEALING-CONTENT"):
+        opened(replace(frame, columns=[frame.columns[0], forged]), keys(only=[PART]))
+
+
+@pytest.mark.parametrize("uids", [[PART], [PART, ""], ["", "plate"], ["", f"{PART}-0"], ["", PART, PART]])
+def test_beside_an_event_there_are_parts_alone(uids):
+    frame = Publishing(level=SealingLevel.EVENT).seal(with_part(plates(1)))
+    with raises("PROTOCOL-SEALED-FRAME"):
+        read_run([replace(frame, columns=[replace(frame.columns[0], uid=uid) for uid in uids])])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 300])
+def test_a_part_is_as_long_whatever_it_shows(rows):
+    """X8: carriers see no more of a row than that it was published."""
+    lengths = [
+        [len(one.sealed) for one in Publishing(level=SealingLevel.EVENT).seal(frame).columns]
+        for frame in (with_part(plates(rows)), with_part(plates(rows), shown=False))
+    ]
+    assert lengths[0] == lengths[1]

@@ -34,7 +34,7 @@ from support.consortium import (
     settle,
 )
 
-FIRST = 48_113
+FIRST = 48_117
 WORLDS = max(1, int(os.environ.get("MAIA_AGREEMENT", "5")) // 50)
 ROWS = 27
 

@@ -25,11 +25,15 @@ WARDS = 'ward in ("3", "4")'
 PATIENT = "P-17"
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoOrganisations]:
+@pytest.fixture(scope="module", params=["attribute", "event"])
+def world(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TwoOrganisations]:
     home = tmp_path_factory.mktemp("home")
     hospital = maia.Organisation.create(home / "hospital")
-    hospital.define("Vital", patient="string", ward="string", pulse="int", number="int", sealed=True)
+    hospital.define(
+        "Vital", patient="string", ward="string", pulse="int", number="int", sealed=True, level=request.param
+    )
     hospital.add_member("monitor", may="publish:Vital")
     institute = maia.Organisation.create(home / "institute")
     grant = hospital.grant(

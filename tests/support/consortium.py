@@ -209,7 +209,8 @@ class Consortium:
         for name in ORGANISATIONS:
             made = self.organisations[name] = maia.Organisation.create(self.folder / name)
             made.define(PLAIN, **ATTRIBUTES)
-            made.define(SEALED, **ATTRIBUTES, sealed=True)
+            level = "event" if name == ORGANISATIONS[-1] else "attribute"
+            made.define(SEALED, **ATTRIBUTES, sealed=True, level=level)
             made.add_member("pen", may=(f"publish:{PLAIN}", f"publish:{SEALED}"))
             self.published |= {f"{PLAIN}@{name}": [], f"{SEALED}@{name}": []}
             (made.folder / "broker.toml").write_text("[log]\nroll_s = 1\n")

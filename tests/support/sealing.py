@@ -10,7 +10,8 @@ from itertools import cycle, islice
 from hypothesis import strategies as st
 
 from maia.credentials import Principal, SigningKey
-from maia.events import AttributeUid, Column, Frame, Instant, Kind
+from maia.events import AttributeUid, Column, Frame, Instant, Kind, Value
+from maia.policy.answers import PART_PREFIX
 from maia.sealing import (
     Draft,
     EpochKeys,
@@ -81,6 +82,26 @@ def plates(rows: int, first: int = 0) -> Frame:
             SEEN: Column(Kind.TIMESTAMP, tuple(Instant(NOON + row) for row in numbers)),
         },
     )
+
+
+PART = AttributeUid(PART_PREFIX + "0123456789abcdef" * 2)
+
+
+def with_part(event: Frame, *, shown: bool = True) -> Frame:
+    """Return a frame with a part for those who may see places and what plates begin with, of some rows."""
+    rows = range(event.rows)
+    marks = tuple([True if shown and row % 2 == 0 else None for row in rows])
+
+    def made(values: Sequence[Value]) -> tuple[Value, ...]:
+        return tuple([one if mark else None for one, mark in zip(values, marks, strict=True)])
+
+    begins = [str(plate)[:4] for plate in event.columns[PLATE].values]
+    columns = {
+        PART: Column(Kind.BOOL, marks),
+        AttributeUid(f"{PART}-0"): Column(Kind.STRING, made(event.columns[PLACE].values)),
+        AttributeUid(f"{PART}-1"): Column(Kind.STRING, made(begins)),
+    }
+    return Frame(event.rows, {**event.columns, **columns})
 
 
 @dataclass(slots=True)

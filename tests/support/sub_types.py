@@ -14,6 +14,7 @@ from maia.credentials import (
     Validity,
 )
 from maia.events import Attribute, AttributeUid, Kind, attribute_uid
+from maia.policy.answers import Answers
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.secrets import Secret
@@ -137,13 +138,16 @@ class SealedTown(SealedNet):
             self.rights[broker] += (self.cast.grant("CCS", broker, name, READ, WRITE),)
         self.ccs, self.middle, self.met = self.three()
 
-    def bring(self, running: NetBroker, kind: bytes, *groups: AttributeUid | None) -> None:
-        """Bring a broker keys of a type, which may have been awaited."""
+    def bring(
+        self, running: NetBroker, kind: bytes, *groups: AttributeUid | None, answers: Answers | None = None
+    ) -> None:
+        """Bring a broker keys of a type, which may have been awaited; `answers` is what some are about."""
         ring = KeyRing(kind)
         ring.learn(1, since=self.now)
         for uid in groups:
             secret = sha256(b"%b/%b/%b" % (SEED, kind, (uid or "*").encode())).digest()
             ring.hold(GroupId(kind, uid), 1, Secret.from_bytes(secret))
+        ring.answers = {} if answers is None else answers
         self.use(running, ring, kind)
 
     def person(self, who: str, at: str, *more: SignedCertificate) -> NetClient:

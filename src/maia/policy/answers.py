@@ -8,6 +8,10 @@ that a transformation makes, with its values, and one that is true where the rig
 key group like any attribute, of those who may read all that it is about, and of those whose right it is
 (docs/decisions/hidden-restrictions.md).
 
+Where events are sealed as a whole, such a right has no key of them. All that it shows, with what says whether
+it shows the row, is sealed as a whole too, beside the event: a *part* of the frame, with a key group of its
+own. The columns in it are the answers of the right, one for each attribute that it shows.
+
 Here is what all have to agree on: which right needs answers, and what becomes of a View that is answered.
 No holder gets what it may not read by restricting a right that it passes on: a restriction is about
 what its issuer is shown (`credentials/authority.py::composed`, A104).
@@ -17,9 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final, TypeAlias
 
-from maia.canonical import Limits, read_canonical, write_canonical
+from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet, Transformation, both_attributes
 from maia.errors import BadInput
 from maia.events import AttributeUid, Frame, Kind, Kinds, attribute_uid, is_of_event
@@ -42,12 +47,17 @@ from maia.predicates.syntax import DEPTH_MAX, conjuncts
 
 ANSWER_PREFIX: Final = "answer-"
 """Begins the uid of an answer; the rest is a hash that only the key server of the type can make."""
+PART_PREFIX: Final = ANSWER_PREFIX + "of-"
+"""Begins the uid of a part; what is in a part has the uid of the part, and a number behind it."""
+_PART_LENGTH: Final = len(PART_PREFIX) + 32
 ANSWERS_MAX: Final = 64
 """Answers that are given for one type."""
 SAID_BYTES_MAX: Final = 1 << 15
 _SEEN_BYTES_MAX: Final = SAID_BYTES_MAX - 512
 _LIMITS: Final = Limits(size_max=SAID_BYTES_MAX, depth_max=DEPTH_MAX + 3, atom_max=SAID_BYTES_MAX)
 _SHOWN: Final = b"shown"
+_PART: Final = b"part"
+_NOT_WRITTEN: Final = "what an answer shows is not written as it has to be"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,8 @@ class Shown:
     """The View of the right, with one window (`maia.policy.view_bytes`)."""
     uid: AttributeUid | None
     kind: Kind
+    made: tuple[tuple[AttributeUid, Kind], ...] | None = None
+    """The attributes in a part; None for what is sealed by itself."""
 
     @property
     def window(self) -> Window:
@@ -90,12 +102,46 @@ def needed_answers(
     return (Shown(seen, None, Kind.BOOL), *made)
 
 
+def needed_part(window: Window, kinds: Kinds, recipient: bytes) -> tuple[Said, ...]:
+    """Return the part that a window needs for a holder that must not read whole events.
+
+    `kinds` and `recipient` are as above.
+    """
+    if not window.transformations or not is_answerable(window):
+        return ()
+    made = tuple(sorted(kinds_shown(window, kinds).items()))
+    said = Shown(_seen(window, recipient), None, Kind.BOOL, made)
+    return (said,) if len(said_to_bytes(said)) <= SAID_BYTES_MAX else ()
+
+
+def part_of(uid: str) -> AttributeUid:
+    """Return in which part of a frame of whole events a column is: an empty uid is the event itself."""
+    return AttributeUid(uid[:_PART_LENGTH] if uid.startswith(PART_PREFIX) else "")
+
+
+def with_columns(answers: Answers) -> Answers:
+    """Return answers, and beside each part those of its columns."""
+    found = dict(answers)
+    for uid, said in answers.items():
+        if isinstance(said, Shown) and said.made is not None:
+            for number, (name, kind) in enumerate(said.made):
+                found[AttributeUid(f"{uid}-{number}")] = Shown(said.seen, name, kind)
+    return found
+
+
+def may_read(said: Said, held: Collection[AttributeUid | None]) -> bool:
+    """Return whether a holder of these keys (None: the type's own) reads all that an answer is made of."""
+    if isinstance(said, Shown) and said.made is not None:
+        return None in held
+    return read_for(said) <= frozenset(held)
+
+
 def is_answerable(window: Window) -> bool:
     """Return whether brokers answer for a window: it makes no events of another type, and no summary."""
     return all(step.summary is None and step.result is None for step in window.transformations)
 
 
-def hidden_restriction(window: Window, readable: Collection[AttributeUid]) -> Predicate | None:
+def hidden_restriction(window: Window, readable: Collection[AttributeUid | None]) -> Predicate | None:
     """Return what a window asks of attributes that its holder cannot read, in one form; None for nothing.
 
     Nor is there anything that could be answered if it is too long to be told to those who answer.
@@ -109,7 +155,10 @@ def hidden_restriction(window: Window, readable: Collection[AttributeUid]) -> Pr
 
 def read_for(said: Said) -> frozenset[AttributeUid]:
     """Return the attributes that an answer is made of."""
-    return _read_by(said.window) if isinstance(said, Shown) else attributes_of(said)
+    if not isinstance(said, Shown):
+        return attributes_of(said)
+    kept = frozenset(() if said.uid is None else (said.uid,)) - _touched(said.window)
+    return _read_by(said.window) | kept
 
 
 def kind_of_answer(said: Said) -> Kind:
@@ -117,17 +166,18 @@ def kind_of_answer(said: Said) -> Kind:
     return said.kind if isinstance(said, Shown) else Kind.BOOL
 
 
-def answered(view: View, answers: Answers, readable: Collection[AttributeUid]) -> View:
+def answered(view: View, answers: Answers, readable: Collection[AttributeUid | None]) -> View:
     """Return a View that asks answers in place of what cannot be read, where all of that is answered.
 
-    A window shows no more by that: an answer takes the place of exactly what it is about.
+    A window shows no more by that: an answer takes the place of exactly what it is about. Whoever holds the
+    type's own key (None) needs no part.
     """
     windows = tuple(_answered(window, answers, readable, view.recipient) for window in view.windows)
     return view if windows == view.windows else replace(view, windows=windows)
 
 
 def _answered(
-    window: Window, answers: Answers, readable: Collection[AttributeUid], recipient: bytes
+    window: Window, answers: Answers, readable: Collection[AttributeUid | None], recipient: bytes
 ) -> Window:
     if window.transformations:
         return _taking(window, answers, readable, recipient)
@@ -148,25 +198,32 @@ def _answered(
     return replace(window, admits=conjoined((*left, *map(Exists, sorted(used)))))
 
 
-def _taking(window: Window, answers: Answers, readable: Collection[AttributeUid], recipient: bytes) -> Window:
+def _taking(
+    window: Window, answers: Answers, readable: Collection[AttributeUid | None], recipient: bytes
+) -> Window:
     """Return a window that takes from answers what its first steps make; the rest is made of that.
 
     A member may be shown less than its organisation, whose broker has the answers for what that is shown.
     """
-    steps = window.transformations
-    if not is_answerable(window) or _read_by(window) <= frozenset(readable):
+    steps, is_whole = window.transformations, None in readable
+    of_it = [
+        (uid, said)
+        for uid, said in answers.items()
+        if isinstance(said, Shown) and not (is_whole and part_of(uid))
+    ]
+    is_in_part = any(part_of(uid) for uid, _ in of_it)
+    if not is_answerable(window) or (_read_by(window) <= frozenset(readable) and not is_in_part):
         return window
     for count in range(len(steps), 0, -1):
         first = replace(window, transformations=steps[:count])
         seen = _seen(first, recipient)
-        of_it = [(uid, said) for uid, said in answers.items() if isinstance(said, Shown)]
         made = {said.uid: Take(uid, said.kind) for uid, said in of_it if said.seen == seen}
         touched, rules = _touched(first), (rule for step in steps[:count] for rule in step.rules)
         assigned = {rule.uid for rule in rules if rule.value is not None}
         if made.keys() >= {None, *(uid for uid in assigned if shows(first, uid))}:
-            taken = [Rule(uid, made.get(uid)) for uid in sorted(touched)]
-            taken += [Rule(take.uid, None) for take in made.values()]  # they are no attributes of the type
             names = frozenset(uid for uid in made if uid is not None)
+            taken = [Rule(uid, made.get(uid)) for uid in sorted(touched | names)]
+            taken += [Rule(take.uid, None) for take in made.values()]  # they are no attributes of the type
             read = _with(window.attributes, frozenset(take.uid for take in made.values()))
             step = Transformation(steps[0].by, tuple(taken), _with(_left_by(first), names))
             return Window(Exists(made[None].uid), read, (step, *steps[count:]))
@@ -199,13 +256,15 @@ def _read_by(window: Window) -> frozenset[AttributeUid]:
     return frozenset(filter(is_of_event, asks_of(window)))
 
 
-def _hidden(window: Window, readable: Collection[AttributeUid]) -> frozenset[Predicate]:
+def _hidden(window: Window, readable: Collection[AttributeUid | None]) -> frozenset[Predicate]:
     return frozenset(
         term for term in conjuncts(window.admits) if not all(uid in readable for uid in attributes_of(term))
     )
 
 
-def unanswered(view: View, answers: Answers, readable: Collection[AttributeUid]) -> frozenset[AttributeUid]:
+def unanswered(
+    view: View, answers: Answers, readable: Collection[AttributeUid | None]
+) -> frozenset[AttributeUid]:
     """Return hidden attributes because of which a window shows nothing."""
     asked = map(_read_by, answered(view, answers, readable).windows)
     return frozenset(uid for uids in asked for uid in uids if uid not in readable and uid not in answers)
@@ -241,6 +300,9 @@ def answer_to(restriction: Predicate, frame: Frame) -> tuple[bool | None, ...]:
 
 def said_to_bytes(said: Said) -> bytes:
     """Write what an answer is about in its one form."""
+    if isinstance(said, Shown) and said.made is not None:
+        made = tuple((uid.encode(), kind.value.encode()) for uid, kind in said.made)
+        return write_canonical((_PART, said.seen, made))
     if isinstance(said, Shown):
         return write_canonical((_SHOWN, said.seen, (said.uid or "").encode(), said.kind.value.encode()))
     return write_canonical(predicate_to_expression(said))
@@ -251,6 +313,8 @@ def said_from_bytes(data: bytes) -> Said:
     match read_canonical(data, _LIMITS):
         case (b"shown", bytes() as seen, bytes() as uid, bytes() as kind):
             return _shown(seen, uid, kind)
+        case (b"part", bytes() as seen, tuple() as made):
+            return _part_shown(seen, made)
         case expression:
             return predicate_from_expression(expression)
 
@@ -258,10 +322,29 @@ def said_from_bytes(data: bytes) -> Said:
 def _shown(seen: bytes, uid: bytes, kind: bytes) -> Shown:
     try:
         name = attribute_uid(uid.decode()) if uid else None
-        found = Shown(seen, name, Kind(kind.decode()))
+        return _checked(Shown(seen, name, Kind(kind.decode())))
     except ValueError as problem:
-        raise BadInput("INPUT-VIEW", "what an answer shows is not written as it has to be") from problem
-    windows = view_from_bytes(seen).windows
+        raise BadInput("INPUT-VIEW", _NOT_WRITTEN) from problem
+
+
+def _part_shown(seen: bytes, written: tuple[SExpression, ...]) -> Shown:
+    made: list[tuple[AttributeUid, Kind]] = []
+    try:
+        for one in written:
+            match one:
+                case (bytes() as uid, bytes() as kind):
+                    made.append((attribute_uid(uid.decode()), Kind(kind.decode())))
+                case _:
+                    raise BadInput("INPUT-VIEW", _NOT_WRITTEN)
+    except ValueError as problem:
+        raise BadInput("INPUT-VIEW", _NOT_WRITTEN) from problem
+    if any(b[0] <= a[0] for a, b in pairwise(made)):
+        raise BadInput("INPUT-VIEW", _NOT_WRITTEN)
+    return _checked(Shown(seen, None, Kind.BOOL, tuple(made)))
+
+
+def _checked(found: Shown) -> Shown:
+    windows = view_from_bytes(found.seen).windows
     if len(windows) != 1 or not windows[0].transformations or not is_answerable(windows[0]):
         raise BadInput("INPUT-VIEW", "an answer is about one right that transforms events")
     return found

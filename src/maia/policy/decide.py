@@ -30,7 +30,7 @@ from maia.events import INSTANT_MAX, INSTANT_MIN, AttributeUid, Instant, Kind
 from maia.expressions.language import format_rule
 from maia.expressions.summary_text import format_summary
 from maia.expressions.syntax import Scope
-from maia.policy.answers import needed_answers
+from maia.policy.answers import needed_answers, needed_part
 from maia.policy.decision import (
     Decision,
     Denial,
@@ -393,10 +393,12 @@ def _answered_by_others(view: View, request: Request) -> Explanation:
     if event_type is None or sealing is None or request.action is not Action.SUBSCRIBE:
         return Explanation()
     readable = frozenset(uid for uid in event_type.kinds if any(keeps(one, uid) for one in view.windows))
-    kinds, to = event_type.kinds, view.recipient
-    if sealing.level is not SealingLevel.ATTRIBUTE:
-        return Explanation()
-    if not any(needed_answers(window, readable, kinds, to) for window in view.windows):
+    kinds, to, windows = event_type.kinds, view.recipient, view.windows
+    if sealing.level is SealingLevel.ATTRIBUTE:
+        is_made = any(needed_answers(window, readable, kinds, to) for window in windows)
+    else:
+        is_made = not sealing.blinded and all(needed_part(window, kinds, to) for window in windows)
+    if not is_made:
         return Explanation()
     sentence = (
         "what is shown is made of attributes that stay hidden: publishers' brokers make it, from the "

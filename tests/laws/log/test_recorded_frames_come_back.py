@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from maia.log import LogRecord, SegmentName, message_of, row_of, type_id_of
 from maia.log.format.names import day_of
 from maia.log.format.segments import digest_of, joined, parquet_bytes, records_in, table_of
+from maia.types import SealingLevel
 from maia.wire import encode
 from maia.wire.messages import Carried, Column, Sealed
 from support.event_log import NOON, PowerDisk, Recorder, draws, opened
+from support.sealing import PART, Publishing, plates, with_part
 from support.wire import _of_struct
 
 SCRIPTS = st.lists(st.sampled_from([1, 2, 5, "large", "large", "roll", "compact"]), max_size=8)
@@ -66,6 +68,13 @@ def test_a_single_flipped_bit_changes_nothing_or_is_reported(script, seed):
 @example(with_columns(), 1)
 def test_a_row_gives_back_the_message_byte_for_byte(message, position):
     row = row_of(message, position=position, recorded_at=+NOON)
+    assert message_of(row.header, row.parts) == message
+
+
+def test_a_part_beside_a_whole_event_has_a_column_of_its_own():
+    message = encode(Publishing(level=SealingLevel.EVENT).seal(with_part(plates(3))))
+    row = row_of(message, position=1, recorded_at=+NOON)
+    assert row.parts.keys() == {"sealed", PART}
     assert message_of(row.header, row.parts) == message
 
 

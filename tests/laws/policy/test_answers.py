@@ -13,17 +13,21 @@ from maia.credentials.authority import ALL_ATTRIBUTES, Transformation
 from maia.events import AttributeUid, Event, Kind, PresentValue, frame_of
 from maia.policy import View
 from maia.policy.answers import (
+    PART_PREFIX,
     Said,
     Shown,
     answer_to,
     answered,
     hidden_restriction,
     needed_answers,
+    needed_part,
+    part_of,
     read_for,
     said_from_bytes,
     said_to_bytes,
     spelt_out,
     unanswered,
+    with_columns,
 )
 from maia.policy.view import Window, keeps, see
 from maia.policy.view_bytes import view_from_bytes, view_to_bytes
@@ -135,6 +139,32 @@ def test_a_right_that_transforms_shows_the_same_from_answers_without_the_keys_of
             opened |= {uid: value for uid, value in made.items() if value is not None}
             assert see(asking, opened, KEYS) == see(view, event, KEYS)
             assert not answers or see(asking, {**event}, KEYS) is None, "without the answers it shows nothing"
+            if see(view, event, KEYS) is not None:
+                assert admits(spelt_out(routed_filter(asking), answers), event), "it is sent that way"
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(usually(40, laws=400)))
+def test_a_right_that_transforms_shows_the_same_from_a_part_without_any_key_of_the_event(seed: int) -> None:
+    """X8, where events are sealed as a whole."""
+    random = Random(seed)  # noqa: S311 - cases, not secrets
+    steps = random_steps(random, random.choice((1, 2)))
+    held = Window(random_predicate(random, depth=2), random_attributes(random), steps)
+    less = replace(held, transformations=(*held.transformations, *random_steps(random, 1)))
+    holder, part = b"r" * 32, AttributeUid(PART_PREFIX + "0" * 32)
+    (said,) = needed_part(held, STORED, holder)
+    assert said_from_bytes(said_to_bytes(said)) == said
+    answers = with_columns({part: said})
+    assert {part_of(uid) for uid in answers} == {part}
+    for window in (held, less):
+        view = View((window,), recipient=holder)
+        assert answered(view, answers, {None, *answers}) == view, "who reads whole events needs no part"
+        asking = answered(view, answers, answers.keys())
+        for event in (random_event(random, row) for row in range(20)):
+            made = {uid: made_for(said, event) for uid, said in answers.items()}
+            opened = {uid: value for uid, value in made.items() if value is not None}
+            assert see(asking, opened, KEYS) == see(view, event, KEYS)
+            assert see(asking, {**event}, KEYS) is None, "without the part it shows nothing"
             if see(view, event, KEYS) is not None:
                 assert admits(spelt_out(routed_filter(asking), answers), event), "it is sent that way"
 

@@ -7,16 +7,32 @@ from dataclasses import replace
 import pytest
 
 from maia.broker.interests.entries import received_of
-from maia.credentials import Action
-from maia.predicates import Comparison, Operator
+from maia.credentials import Action, Transformation
+from maia.credentials.authority import ALL_ATTRIBUTES
+from maia.events import AttributeUid, Kind
+from maia.expressions.syntax import Call, Function, Rule, Take
+from maia.policy.answers import PART_PREFIX, needed_part, with_columns
+from maia.policy.view import Window
+from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.table.hops import type_of_book_key
 from maia.sealing.filters.proofs import open_proof
 from maia.types import SealingLevel
 from maia.wire.codec import encode
 from maia.wire.messages import AskState, Carried, Offer, Published, Sealed, SealedWithPlaintext
-from support.numberplate import CAMERA, NOW, NUMBERPLATE, TIMESTAMP
+from support.numberplate import CAMERA, NOW, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP
 from support.sealed_messages import is_sealed
-from support.sub_types import ABOVE, BELOW, CHARGE_KINDS, FEE, SECRET_FEE, SealedTown, charge, speak, whole
+from support.sub_types import (
+    ABOVE,
+    BELOW,
+    CHARGE_KINDS,
+    FEE,
+    SECRET_FEE,
+    SealedTown,
+    charge,
+    rights_without,
+    speak,
+    whole,
+)
 
 LEVELS = (SealingLevel.EVENT, SealingLevel.ATTRIBUTE)
 BILLING = "billing office"
@@ -57,6 +73,29 @@ def test_a_broker_that_reads_the_super_type_alone_is_sent_nothing_of_the_sub_typ
         assert isinstance(frame, Sealed)
         assert frame.type_id == town.type_id
         assert FEE.encode() not in encode(message)
+
+
+def test_a_transformed_right_to_the_super_type_shows_events_of_the_sub_type():
+    """X8: what it shows of whole events is made where the sub-type is published, too."""
+    town = SealedTown(SealingLevel.EVENT)
+    short = Rule(NUMBERPLATE, Call(Function.FIRST, Take(NUMBERPLATE, Kind.STRING), (2,)))
+    step = Transformation(town.cast.owner.principal, (short,), frozenset({NUMBERPLATE, TIMESTAMP}))
+    part = AttributeUid(PART_PREFIX + "0" * 32)
+    window = Window(ALWAYS, ALL_ATTRIBUTES, (step,))
+    (said,) = needed_part(window, NUMBERPLATE_KINDS, b"")
+    answers = with_columns({part: said})
+    town.bring(town.ccs, town.type_id, None, part, answers=answers)
+    town.bring(town.ccs, town.below, None)
+    town.bring(town.met, town.type_id, part, answers=answers)
+    shown = rights_without(town.world, BILLING, town.cast.type_name.name)
+    right = town.cast.right(BILLING, Action.SUBSCRIBE, transformations=(step,))
+    billing = town.client(BILLING, "Met broker", credentials=(*shown, right))
+    ref, camera = billing.subscribe(), town.camera()
+    camera.publish(speak(camera, town.world.charge, "advertise"), charge(), kinds=CHARGE_KINDS)
+    assert billing.events(ref) == [{NUMBERPLATE: "LC", TIMESTAMP: NOW}]
+    (frame,) = town.frames(to=town.met)
+    assert isinstance(frame, Sealed)
+    assert [one.uid for one in frame.columns] == ["", part]
 
 
 def test_keys_of_the_super_type_that_come_later_are_waited_for():

@@ -17,11 +17,12 @@ from maia.credentials import (
 )
 from maia.events import AttributeUid, Kind
 from maia.expressions.syntax import Call, Function, Rule, Take
-from maia.policy.answers import ANSWER_PREFIX, Said, Shown
+from maia.policy.answers import ANSWER_PREFIX, Said, Shown, part_of
 from maia.predicates import Predicate
 from maia.predicates.syntax import Comparison, Operator
 from maia.sealing.groups import manager
 from maia.testing import grant as granted
+from maia.types import SealingLevel
 from support.key_groups import (
     OWNER,
     PLACE,
@@ -66,7 +67,7 @@ def answers(net: KeyNet, member: Member) -> dict[AttributeUid, Said]:
     """Return what a member was told of answers; it holds a key of each."""
     told = dict(net.ring(member).answers)
     assert all(uid.startswith(ANSWER_PREFIX) and net.holds(member, uid) for uid in told)
-    assert {uid for uid in net.ring(member).readable if uid.startswith(ANSWER_PREFIX)} == set(told)
+    assert {uid for uid in net.ring(member).readable if uid and uid.startswith(ANSWER_PREFIX)} == set(told)
     return told
 
 
@@ -119,6 +120,57 @@ def test_a_right_that_transforms_has_keys_of_what_it_shows_and_none_of_what_that
     net.run(101)
     assert not any(net.holds(city, uid) for uid in told)
     assert all(net.holds(camera, uid) for uid in told)
+
+
+def shortened(who: str, *, until: int = 1_000_000) -> SignedCertificate:
+    """Let somebody read the beginnings of plates, and when they were seen, at one place."""
+    rule = Rule(PLATE, Call(Function.FIRST, Take(PLATE, Kind.STRING), (2,)))
+    return granted(
+        OWNER,
+        key_of(who).principal,
+        TypePattern(OWNER.principal, parse_name_pattern(TYPE_NAME), None),
+        Action.SUBSCRIBE,
+        restriction=CENTRE,
+        transformations=(Transformation(OWNER.principal, (rule,), frozenset({PLATE, TIME})),),
+        validity=grant(key_of(who), until=until).certificate.validity,
+    )
+
+
+def test_a_right_that_transforms_whole_events_has_the_key_of_its_part_alone():
+    """X8: not that of the events, in no epoch; those who have that make it, and have its key."""
+    net = KeyNet(SealingLevel.EVENT, history=True)
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    police = net.member("police", grant(key_of("police")))
+    assert dict(net.ring(camera).answers) == {}
+    first = net.epoch()
+    city = net.member("city", shortened("city", until=100))
+    told = net.ring(city).answers
+    (part,) = {uid for uid in told if part_of(uid) == uid}
+    assert {one.uid for one in told.values() if isinstance(one, Shown)} == {None, PLATE, TIME}
+    assert net.ring(camera).answers == net.ring(police).answers == told
+    assert net.epoch() > first, "what was published before is not for it"
+    other = net.member("other", shortened("other"))
+    assert net.ring(other).answers == told, "the same right is the same class"
+    ring = net.ring(city)
+    assert {group.uid for epoch in ring.epochs for group in ring.groups(epoch)} == {part}
+    assert all(net.holds(one, part) for one in (camera, police, city, other))
+    net.run(101)
+    assert not net.holds(city, part)
+    assert all(net.holds(one, part) for one in (camera, police, other))
+
+
+def test_the_part_of_a_right_that_is_expected_is_made_before_its_holder_comes():
+    net = KeyNet(SealingLevel.EVENT)
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    right = shortened("city")
+    net.expect("city", right)
+    told = net.ring(camera).answers
+    assert len(told) == 3
+    net.restart_server()
+    net.run(3 * TERMS.refresh_s)
+    epoch = net.epoch()
+    assert net.ring(net.member("city", right)).answers == told
+    assert net.epoch() == epoch, "its right is older than the keys that are in use"
 
 
 def test_the_name_of_an_answer_stays_and_cannot_be_found_by_trying():

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from maia.sealing import Secret
+from maia.types import SealingLevel
 from maia.wire.codec import decode, encode
 from maia.wire.messages import Sealed
-from support.sealing import BROKER, LEVELS, Publishing, content, plates, read
+from support.sealing import BROKER, LEVELS, PART, Publishing, content, keys, plates, read, with_part
 
 VECTORS = json.loads((Path(__file__).parent / "frames.json").read_text())
 BYTES = {vector["name"]: bytes.fromhex(vector["bytes"]) for vector in VECTORS}
@@ -38,6 +39,15 @@ def test_sealing_again_gives_the_same_bytes(level):
     assert encode(publishing.seal(plates(3), [1, 5, 300])) == BYTES[f"{level.value}: three rows of a frame"]
     beside_plaintext = publishing.seal(plates(1), is_shared=True)
     assert encode(beside_plaintext) == BYTES[f"{level.value}: one event beside its plaintext"]
+
+
+def test_a_part_beside_a_whole_event_is_sealed_opened_and_proved_as_ever():
+    written = BYTES["event: three events with a part"]
+    assert encode(Publishing(level=SealingLevel.EVENT).seal(with_part(plates(3)))) == written
+    message = decode(written)
+    assert isinstance(message, Sealed)
+    part = with_part(plates(3)).only([PART, f"{PART}-0", f"{PART}-1"])
+    assert content(read(message, keys(only=[PART]))) == part
 
 
 def test_frames_signed_together_give_the_same_bytes():

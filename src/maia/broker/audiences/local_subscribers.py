@@ -438,7 +438,7 @@ class LocalSubscribers:
         `room` is how much summaries may remember, those of other types included.
         """
         self._keys, self._room = keys, GroupRoom() if room is None else room
-        self._answers: tuple[Answers, frozenset[AttributeUid]] = {}, frozenset()
+        self._answers: tuple[Answers, frozenset[AttributeUid | None]] = {}, frozenset()
         """What restricts subscribers of a sealed type by hidden attributes, and what is readable here."""
         self._sorts: BoundedMap[tuple[object, ...], _Sort] = BoundedMap(_SORTS_REMEMBERED)
         self.classes: dict[bytes, SubscriberGroup] = {}
@@ -616,7 +616,7 @@ class LocalSubscribers:
         answers, readable = self._answers
         return answered(view, answers, readable) if answers else view
 
-    def follow_answers(self, answers: Answers, readable: frozenset[AttributeUid]) -> None:
+    def follow_answers(self, answers: Answers, readable: frozenset[AttributeUid | None]) -> None:
         """Ask these answers from now on, for what is not readable here."""
         if self._answers == (answers, readable):
             return

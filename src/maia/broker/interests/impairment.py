@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from maia.broker.interests.routes import Routes
-from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.keys.keys import KeyRequests, SealingKeys, parts_read
 from maia.broker.links.links import Entry, Link, Role, Subscription
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
@@ -27,7 +27,7 @@ from maia.broker.turn import Turn
 from maia.errors import Unavailable
 from maia.events import AttributeUid, Instant, seconds_after
 from maia.expressions.syntax import is_keyed
-from maia.policy.answers import Shown, unanswered
+from maia.policy.answers import Shown, answered, unanswered
 from maia.policy.view import shows
 from maia.predicates import AllOf, attributes_of
 from maia.types import SealingLevel
@@ -227,11 +227,17 @@ class Impairments:
         """Return that this broker has keys, and none of what a subscriber may see."""
         event_type, windows = entry.right.event_type, entry.right.view.windows
         type_id, sealing = event_type.type_id, self.types.sealing(event_type.type_id)
-        if sealing is None or sealing.level is not SealingLevel.ATTRIBUTE:
+        if sealing is None:
             return None
         if not self.seals.has_begun(type_id, now) or self.keys.member.is_suspended(type_id):
             return None  # the keys are on their way
+        is_whole = sealing.level is SealingLevel.EVENT
+        if is_whole and not parts_read(self.seals, type_id):
+            return None
+        ring, view = self.seals.ring_of(type_id), entry.right.view
         held = {uid for uid in event_type.kinds if self.seals.holds(type_id, uid, now)} | self._made(type_id)
+        if is_whole and (ring is None or answered(view, ring.answers, ring.readable) == view):
+            held = set()
         seen = {uid for uid in event_type.kinds if any(shows(window, uid) for window in windows)}
         wanted = entry.right.filter
         parts = wanted.parts if isinstance(wanted, AllOf) else (wanted,)

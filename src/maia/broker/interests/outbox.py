@@ -27,7 +27,7 @@ from maia.broker.interests.entries import (
 )
 from maia.broker.interests.routes import Routes
 from maia.broker.interests.sealed import SealedInterests
-from maia.broker.keys.keys import SealingKeys, readers_of
+from maia.broker.keys.keys import SealingKeys, parts_read, readers_of
 from maia.broker.links.links import Advertisement, Link, Subscription
 from maia.broker.links.projection import ProjectedOffer
 from maia.broker.log.recording import Recording
@@ -229,7 +229,7 @@ class Outbox:
     def _of_type(self, type_id: bytes, said: Predicate) -> frozenset[AttributeUid]:
         sealing = self.types.sealing(type_id)
         if sealing is None or sealing.level is SealingLevel.EVENT:
-            return frozenset()  # at event level all content has one key
+            return parts_read(self.seals, type_id)  # at event level all content has one key
         return readers_of(self.seals, type_id, attributes_of(said) & self.types.kinds(type_id).keys())
 
 

@@ -65,7 +65,6 @@ from maia.routing.table.hops import (
 from maia.routing.table.interests import digest_of_meaning, mark_of_interest, mark_of_offer
 from maia.sealing.filters.proofs import check_made_by_a_member, open_proof
 from maia.sealing.filters.sealed_filters import SealedFilter, open_filter
-from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 from maia.wire.effects import LinkId
 from maia.wire.messages import Interest, Offer, Renew, Resync, SealedDoubted
@@ -173,7 +172,7 @@ class ReceivedInterests:
     def _check_epoch(self, ring: KeyRing, epoch: int, now: Instant) -> None:
         """Refuse an epoch that is over, or far ahead; one whose key may be on its way is given time."""
         newest = ring.newest
-        if newest is None or ring.key(GroupId(ring.type_id), newest) is None:
+        if newest is None or not ring.groups(newest):
             return  # not a member at this time
         if epoch > newest + EPOCHS_AHEAD_MAX:
             raise SealTooNew("a sealed interest or offer is of an epoch that is far ahead")

@@ -35,7 +35,7 @@ from maia.broker.interests.received import ReceivedInterests
 from maia.broker.interests.routes import Routes
 from maia.broker.interests.sealed import Placed, SealedInterests, Task
 from maia.broker.keys.blinded import BlindedIds
-from maia.broker.keys.keys import KeyRequests, SealingKeys
+from maia.broker.keys.keys import KeyRequests, SealingKeys, parts_read
 from maia.broker.links.links import Advertisement, Link
 from maia.broker.links.projection import Projections
 from maia.broker.own import Own
@@ -224,7 +224,9 @@ class Rekeying:
             view_class.routed,
             type_id=name,
             epoch=epoch,
-            by_attribute=sealing is None or sealing.level is SealingLevel.ATTRIBUTE,
+            by_attribute=sealing is None
+            or sealing.level is SealingLevel.ATTRIBUTE
+            or bool(parts_read(self.seals, name)),
             keys=ring,
             random=self.own.random,
         )
@@ -251,7 +253,7 @@ class Rekeying:
             ring = self.sealed.ring_of(name)
             # The newest epoch in which this broker is a member; interests need not wait for it to begin.
             epoch = None if ring is None else ring.newest
-            if ring is not None and epoch is not None and ring.key(GroupId(ring.type_id), epoch) is None:
+            if ring is not None and epoch is not None and not ring.groups(epoch):
                 epoch = None
             if epoch is not None and self.sealed.in_use.get(name) != epoch:
                 self.sealed.in_use[name] = epoch
@@ -331,7 +333,8 @@ class Rekeying:
         if sealing is None or (ring is not None and ring.newest is None):
             return  # nothing to miss, or the keys are on their way
         seen = [uid for uid in right.event_type.kinds if any(shows(one, uid) for one in right.view.windows)]
-        wanted: list[AttributeUid | None] = [*seen] if sealing.level is SealingLevel.ATTRIBUTE else [None]
+        by_attribute, parts = sealing.level is SealingLevel.ATTRIBUTE, parts_read(self.seals, type_id)
+        wanted: list[AttributeUid | None] = [*(seen if by_attribute else parts or [None])]
         missing = [uid or "*" for uid in wanted if not self.seals.holds(type_id, uid, turn.now)]
         if missing:
             principal = str(right.request.principal)

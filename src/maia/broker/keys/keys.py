@@ -28,7 +28,7 @@ from maia.broker.settings import BrokerLimits, BrokerSettings
 from maia.broker.turn import Turn
 from maia.credentials import Principal, SignedCertificate, SigningKey, VerificationCache, VerifiedConstitution
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
-from maia.policy.answers import Answers, asked_about, read_for
+from maia.policy.answers import Answers, asked_about, part_of, read_for
 from maia.sealing import EpochKeys, Sealer, Secret, SignatureChecks
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.membership import VERSIONS_MAX, Claim, MemberGrounds, MembershipState, standing
@@ -224,18 +224,22 @@ class KeyRequests:
         )
         found = standing(claim, grounds, now)
         self._found[type_id] = (found, len(versions))
-        if not found.groups:
+        if not found.is_open:
             return False
         self.has_managers = True
         asked = self.member.need(claim.versions, now)
-        if not asked and known is not None and found.groups - known[0].groups:
+        if (
+            not asked
+            and known is not None
+            and (found.groups - known[0].groups or found.needs - known[0].needs)
+        ):
             asked = self.member.missing(type_id, now)  # another group has opened
         return _add(asked, turn)
 
     def opens_any(self, type_id: bytes) -> bool | None:
         """Whether this broker's certificates open a group of a type; None if that was not worked out."""
         found = self._found.get(type_id)
-        return None if found is None else bool(found[0].groups)
+        return None if found is None else found[0].is_open
 
     def opens(self, type_id: bytes, uid: AttributeUid) -> bool:
         """Whether this broker's certificates open the group of an attribute, so that its key may come."""
@@ -488,6 +492,14 @@ def spoken_of(seals: SealingKeys, type_id: bytes, uids: frozenset[AttributeUid])
     return asked_about(uids, answers) if answers else uids
 
 
+def parts_read(seals: SealingKeys, type_id: bytes) -> frozenset[AttributeUid]:
+    """Return the parts that this broker reads of events which it cannot read as a whole."""
+    ring = seals.ring_of(type_id)
+    held = frozenset[AttributeUid | None]({None}) if ring is None else ring.readable
+    parts = (uid for uid in held if uid is not None and part_of(uid) == uid)
+    return frozenset() if None in held else frozenset(parts)
+
+
 def readers_of(seals: SealingKeys, type_id: bytes, named: frozenset[AttributeUid]) -> frozenset[AttributeUid]:
     """Return whose readers may see what is said of `named`: where a key is missing, those of the answer.
 
@@ -495,7 +507,7 @@ def readers_of(seals: SealingKeys, type_id: bytes, named: frozenset[AttributeUid
     for and who know it.
     """
     ring = seals.ring_of(type_id)
-    hidden = frozenset[AttributeUid]() if ring is None else named - ring.readable
+    hidden = frozenset[AttributeUid]() if ring is None else named.difference(ring.readable)
     if ring is None or not hidden:
         return named
     asked = {uid: read_for(said) for uid, said in ring.answers.items() if uid in ring.readable}

@@ -19,7 +19,7 @@ from maia.broker.keys.keys import SealingKeys, answers_of
 from maia.broker.links.transit import Transit
 from maia.broker.streams.borders import Released
 from maia.events import AttributeUid, Column, Frame, Kind, Value
-from maia.policy.answers import Answers, Shown, answer_to
+from maia.policy.answers import Answers, Shown, answer_to, part_of
 from maia.policy.view_bytes import class_of, view_from_bytes
 from maia.predicates.meaning import admitted_rows
 from maia.sealing import EpochKeys
@@ -37,8 +37,8 @@ class AnswersGiven:
 
     def added_to(self, transit: Transit, keys: EpochKeys) -> Transit:
         """Return a publisher's frame with a column for each answer that this broker gives."""
-        answers = answers_of(self.seals, transit.type_id)
-        held = (uid for uid in answers if None not in keys.ciphers((uid,), self.seals.sealer.instance))
+        answers, me = answers_of(self.seals, transit.type_id), self.seals.sealer.instance
+        held = (uid for uid in answers if None not in keys.ciphers((part_of(uid) or uid,), me))
         given = {uid: answers[uid] for uid in held}
         if not given:
             return transit

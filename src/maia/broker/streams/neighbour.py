@@ -319,7 +319,7 @@ class Open:
                 return _dropped(run, turn, PublishedTooLongAgo)
         run.unjudged = run.signer
         if is_read:
-            uids = run.missing.union(run.whole.frame.columns)
+            uids = said_in(run.whole, opened)
             if not self._judge(self._type_id, opened.signer, uids, turn.now):
                 return self._waits(run, turn)
             run.unjudged = run.signer if is_blinded else b""
@@ -391,7 +391,13 @@ def opened_part(
         author_of(first),
     )
     # Sealed as a whole, a frame does not say which attributes it has: any that the type has.
-    return transit, frozenset(kinds if "" in opened.closed else map(AttributeUid, opened.closed))
+    missing = frozenset(kinds if "" in opened.closed else ())
+    return transit, missing.union(map(AttributeUid, opened.closed - {""}))
+
+
+def said_in(part: Transit, opened: VerifiedRun) -> frozenset[AttributeUid]:
+    """Return the attributes, and answers, that frames have, as far as that shows here."""
+    return frozenset(map(AttributeUid, opened.closed - {""})).union(part.frame.columns)
 
 
 class Wait:

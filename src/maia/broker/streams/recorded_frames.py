@@ -22,7 +22,7 @@ from maia.broker.links.transit import Transit, from_carried
 from maia.broker.log.recording import Recording
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.known_types import KnownTypes
-from maia.broker.streams.neighbour import Signers, opened_part
+from maia.broker.streams.neighbour import Signers, opened_part, said_in
 from maia.broker.turn import Turn
 from maia.errors import MaiaError, Refusal, Unavailable
 from maia.events import AttributeUid
@@ -138,7 +138,7 @@ class RecordedFrames:
         part, missing = opened_part(opened, kinds, FrameReader(None, kinds))
         if not self.writers.knows(type_id, signer):
             self.signers.learn_what_is_at_hand(type_id, signer)
-        uids = spoken_of(self.seals, type_id, missing.union(part.frame.columns))
+        uids = spoken_of(self.seals, type_id, said_in(part, opened))
         may = self.writers.might_write(signer, self.types.versions(type_id), uids, logged.recorded_at)
         if may is None:
             unknown = Unavailable(

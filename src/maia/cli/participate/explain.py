@@ -231,7 +231,6 @@ def _view(view: View, event_type: VerifiedType | None) -> Iterator[Answer]:
     from maia.policy.answers import is_answerable
     from maia.predicates import ALWAYS, format_predicate
     from maia.predicates.language.writer import format_literal
-    from maia.types import SealingLevel
 
     names = _names(event_type)
     steps = [*view.on_publication, *(step for window in view.windows for step in window.transformations)]
@@ -239,8 +238,8 @@ def _view(view: View, event_type: VerifiedType | None) -> Iterator[Answer]:
     keyed = dict.fromkeys(str(step.by) for step in steps if step.is_keyed())
     yield row("  needs", [needed.format(by) for by in keyed])
     sealing = None if event_type is None else event_type.sealing
-    by_attribute = sealing is not None and sealing.level is SealingLevel.ATTRIBUTE
-    without_key = [one.transformations and not (by_attribute and is_answerable(one)) for one in view.windows]
+    is_made = sealing is not None and not sealing.blinded  # for a right, where events are published
+    without_key = [one.transformations and not (is_made and is_answerable(one)) for one in view.windows]
     if sealing is not None and without_key and all(without_key):
         yield row("  sealed", "this right brings a broker no key: read at a broker that has another one")
     for step in view.on_publication:

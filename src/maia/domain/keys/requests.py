@@ -28,7 +28,6 @@ from maia.domain.keys.managed_types import ManagedTypes
 from maia.domain.keys.settings import DomainSettings
 from maia.errors import MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import INSTANT_MAX, Instant
-from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager import Delivery, GroupManager, Outcome
 from maia.sealing.groups.membership import Claim, NoGroupOpen, demanded, keys_digest, requests_for, standing
 from maia.sealing.keys.delivery import EncryptionKey, check_encryption_key, seal_to
@@ -286,7 +285,7 @@ class KeyRequestHandler:
 
     def _tell_writer(self, link: MemberLink, message: WhoWrites, now: Instant) -> list[Effect]:
         manager = self.types.get(message.type_id)
-        if manager is None or not manager.is_in(GroupId(message.type_id), link.peer):
+        if manager is None or not manager.held_by(link.peer).groups:
             raise Refusal("REFUSED-NOT-A-MEMBER", "only members of a type's groups are told who publishes")
         shown = [certificate_to_bytes(one) for one in manager.writer(Principal(message.principal), now)]
         return [Send(link.id, encode(Writer(message.id, message.type_id, message.principal, shown)))]
@@ -308,7 +307,7 @@ class KeyRequestHandler:
         since, until = Instant(message.since), Instant(message.until)
         epochs, after = manager.past(claim, since=since, until=until, after=message.after, now=now)
         # Who publishes is sent to readers who may read anything of the type, as it is to members.
-        reads = bool(epochs) or GroupId(manager.type_id) in standing(claim, manager.grounds, now).groups
+        reads = bool(epochs or standing(claim, manager.grounds, now).groups)
         if missing is not None and not reads:
             raise missing
         writers = manager.past_writers(now) if reads and not message.after else {}

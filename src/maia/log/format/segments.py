@@ -134,7 +134,7 @@ def _can_be_parted(frame: Recorded) -> bool:
     """Return whether each column of the frame has a column of its own in a table."""
     uids = [column.uid for column in frame.columns]
     if _level(frame) == 1:
-        return uids == [""]
+        return uids[:1] == [""] and len(set(uids)) == len(uids) and all(map(_is_uid, uids[1:]))
     return len(set(uids)) == len(uids) and all(map(_is_uid, uids))
 
 

@@ -6,6 +6,8 @@ sealed under the type's own key together with the keys of all attributes that
 they mention. A reader of those verifies the proof (A67). Every other member of
 the type's group still sees by a keyed tag that a member of the group made the
 interest as it is; an outsider cannot make one, nor alter, cut or widen one.
+Where events are sealed as a whole, that key is not for those who are shown what
+is made of them: such a proof names their parts, whose keys take its place.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from maia.canonical import Limits, SExpression, read_canonical, write_canonical
 from maia.credentials import same_secret
 from maia.errors import BadInput, ProtocolViolation, Refusal
 from maia.events import ATTRIBUTES_MAX, AttributeUid
+from maia.policy.answers import part_of
 from maia.sealing.filters.sealed_filters import (
     MARK_BYTES,
     SEALED_OVERHEAD,
@@ -30,6 +33,7 @@ from maia.sealing.filters.sealed_filters import (
     open_box,
     seal_box,
 )
+from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.key_ring import KeyRing
 
 _PROOF_BYTES_MAX: Final = 1 << 19
@@ -109,11 +113,11 @@ def seal_proof(
 
     Without the key of one of `uids`, or without room, there is a tag and no proof.
     """
-    own = joint_key(keys, sealed.type_id, (None,), sealed.epoch)
+    named = tuple(sorted(uids))
+    own = joint_key(keys, sealed.type_id, _members(named), sealed.epoch)
     if own is None:
         return None
-    named = tuple(sorted(uids))
-    key = joint_key(keys, sealed.type_id, (None, *named), sealed.epoch)
+    key = joint_key(keys, sealed.type_id, _readers(named), sealed.epoch)
     data = b"" if proof is None else _written(proof)
     box = b""
     if key is not None and data and len(data) <= _PROOF_BYTES_MAX:
@@ -124,20 +128,24 @@ def seal_proof(
 
 def check_made_by_a_member(sealed: SealedThing, proof: SealedProof, keys: KeyRing) -> bool:
     """Refuse what no member of the type's group made as it is; say whether that could be checked here."""
-    own = joint_key(keys, sealed.type_id, (None,), sealed.epoch)
+    own = joint_key(keys, sealed.type_id, _members(proof.uids), sealed.epoch)
     if own is None:
+        if keys.key(GroupId(sealed.type_id), sealed.epoch) is not None:
+            raise _not_by_a_member()  # who holds the type's own key holds that of every part
         return False
     if not same_secret(keyed_mark(own, _bound_to(sealed, proof.uids), proof.box), proof.tag):
-        raise Refusal(
-            "SEALING-NOT-BY-A-MEMBER",
-            "a sealed interest or offer was not made by a member of its type's group",
-        )
+        raise _not_by_a_member()
     return True
+
+
+def _not_by_a_member() -> Refusal:
+    sentence = "a sealed interest or offer was not made by a member of its type's group"
+    return Refusal("SEALING-NOT-BY-A-MEMBER", sentence)
 
 
 def open_proof(sealed: SealedThing, proof: SealedProof, keys: KeyRing) -> OpenedProof | None:
     """Return the proof; None where a key for it is missing. Refuse one that should open and does not."""
-    key = joint_key(keys, sealed.type_id, (None, *proof.uids), sealed.epoch)
+    key = joint_key(keys, sealed.type_id, _readers(proof.uids), sealed.epoch)
     if key is None:
         return None
     data = open_box(key, proof.box, bound_to=_bound_to(sealed, proof.uids), context=sealed.id)
@@ -152,6 +160,15 @@ def open_proof(sealed: SealedThing, proof: SealedProof, keys: KeyRing) -> Opened
         raise Refusal(
             "SEALING-PROOF-DOES-NOT-OPEN", "the sealed proof of an interest or offer holds no proof"
         ) from problem
+
+
+def _members(uids: tuple[AttributeUid, ...]) -> tuple[AttributeUid | None, ...]:
+    """Return the groups whose members make what names these: the type's own, or those of parts."""
+    return tuple(uid for uid in uids if part_of(uid)) or (None,)
+
+
+def _readers(uids: tuple[AttributeUid, ...]) -> tuple[AttributeUid | None, ...]:
+    return (*_members(uids), *(uid for uid in uids if not part_of(uid)))
 
 
 def _bound_to(sealed: SealedThing, uids: tuple[AttributeUid, ...]) -> bytes:

@@ -28,6 +28,7 @@ from maia.canonical import Limits, read_canonical, write_canonical
 from maia.credentials import same_secret
 from maia.errors import BadInput, ProtocolViolation, Refusal
 from maia.events import PUBLISHER_PREFIX, AttributeUid, BadAttribute, attribute_uid, routed_uid
+from maia.policy.answers import part_of
 from maia.predicates import (
     ALWAYS,
     DEPTH_MAX,
@@ -131,7 +132,7 @@ def joint_key(
     names = [_TYPE if uid is None else uid.encode() for uid in uids]
     shares: list[bytes] = []
     for uid in uids:
-        content = keys.key(GroupId(type_id, uid), epoch)
+        content = keys.key(GroupId(type_id, uid and (part_of(uid) or uid)), epoch)
         if content is None:
             return None
         # Every share names the whole set: the share for `x` alone says nothing about `x` and `y`.

@@ -8,7 +8,7 @@ sent it beside the ciphertext (K4).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
@@ -18,6 +18,7 @@ import msgspec
 
 from maia.errors import BrokenCredential
 from maia.events import BadAttribute, attribute_uid
+from maia.policy.answers import part_of
 from maia.types import SealingLevel
 from maia.wire.columns import array_header
 from maia.wire.messages import Column
@@ -29,6 +30,9 @@ PADDED_TO: Final = 64
 """Content is padded to a multiple of this; from a kilobyte on, to a multiple of about a sixteenth."""
 
 _LENGTH_BYTES: Final = 4
+_FRAMING: Final = 16
+"""At least as much as a column of an event takes beside its uid and its values."""
+_NIL: Final = b"\xc0"
 _LENGTH: Final = Struct(">I")
 _FIRST_LARGE: Final = 1024
 _ZEROS: Final = [bytes(length) for length in range(PADDED_TO)]
@@ -37,6 +41,12 @@ _LENGTHS: Final = [bytes((length,)) for length in range(256)]
 _KINDS: Final = range(1, 7)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[tuple[str, bytes]])
+
+
+@lru_cache(maxsize=4096)
+def parts_of_event(uids: tuple[str, ...]) -> tuple[str, ...]:
+    """Return as what columns are sealed that are sealed as a whole: the event itself first, then parts."""
+    return tuple(dict.fromkeys(("", *map(part_of, uids))))
 
 
 def event_content(columns: Sequence[Column]) -> bytes:
@@ -50,6 +60,9 @@ def plaintexts_of(frames: Sequence[Sequence[Column]], level: SealingLevel) -> li
     Each is a content with its length in front and zeros behind.
     """
     if level is SealingLevel.EVENT:
+        parts = parts_of_event(tuple(one.uid for one in frames[0])) if frames else ()
+        if len(parts) > 1:
+            return [one for part in parts for one in _in_part(part, frames)]
         cells = [(b"", event_content(columns)) for columns in frames]
     else:
         cells = [(_KIND_BYTES[one.kind], one.data) for same in zip(*frames, strict=True) for one in same]
@@ -62,13 +75,31 @@ def plaintexts_of(frames: Sequence[Sequence[Column]], level: SealingLevel) -> li
     return found
 
 
+def _in_part(part: str, frames: Sequence[Sequence[Column]]) -> Iterator[bytes]:
+    """Yield what is sealed as one part of each frame.
+
+    It is as long as it would be if it showed all of the event: carriers do not see which rows it shows.
+    """
+    for columns in frames:
+        own = [one for one in columns if part_of(one.uid) == part]
+        content, room = event_content(own), 0
+        if part:
+            event = event_content([one for one in columns if not part_of(one.uid)])
+            empty = min(len(one.data) for one in own)  # as of a column without a value
+            room = len(event) + sum(len(one.uid) + _FRAMING + empty for one in own)
+        yield _LENGTH.pack(len(content)) + content + _padding(len(content), room)
+
+
 def plaintexts_by_uid(columns: Sequence[Column], level: int) -> dict[str, bytes]:
     """Return what was sealed, or is now open, of a frame; of a whole event, by an empty uid."""
     if not columns:
         return {}
-    if level == LEVEL_NUMBERS[SealingLevel.EVENT]:
-        return {"": plaintexts_of([columns], SealingLevel.EVENT)[0]}
     uids = [one.uid for one in columns]
+    if level == LEVEL_NUMBERS[SealingLevel.EVENT]:
+        found = plaintexts_of([columns], SealingLevel.EVENT)
+        sealed = zip(parts_of_event(tuple(uids)), found, strict=True)
+        there = set(map(part_of, uids))
+        return {part: one for part, one in sealed if part in there}
     return dict(zip(uids, plaintexts_of([columns], SealingLevel.ATTRIBUTE), strict=True))
 
 
@@ -88,9 +119,10 @@ def read_columns(uids: Iterable[str], plaintexts: Iterable[bytes], rows: int) ->
     return read
 
 
-def read_event(plaintext: bytes, rows: int) -> list[Column]:
-    """Read all columns of a frame that was sealed as a whole."""
-    content, (kinds, stop) = plaintext[_LENGTH_BYTES : _end_of_content(plaintext)], _beginnings(rows)
+def read_event(plaintext: bytes, rows: int, part: str = "") -> list[Column]:
+    """Read all columns of a frame that was sealed as a whole, or of a part of it."""
+    end, (kinds, stop) = _end_of_content(plaintext, is_part=bool(part)), _beginnings(rows)
+    content = plaintext[_LENGTH_BYTES:end]
     try:
         found = _DECODER.decode(content)
         columns = [Column(uid, kinds[one[:stop]], one[1:]) for uid, one in found]
@@ -101,8 +133,11 @@ def read_event(plaintext: bytes, rows: int) -> list[Column]:
     uids = [uid for uid, _ in found]
     if _ENCODER.encode(found) != content or len(set(uids)) != len(uids):
         raise BrokenCredential("SEALING-CONTENT", "sealed columns are not written in their one form")
-    if not all(map(is_uid, uids)):
+    if not all(is_uid(uid) and part_of(uid) == part for uid in uids):
         raise BrokenCredential("SEALING-CONTENT", "a sealed column belongs to no attribute")
+    if part:  # what it shows nothing of is not there
+        nothing = array_header(rows) + _NIL * rows
+        return [one for one in columns if one.data != nothing]
     return columns
 
 
@@ -123,17 +158,21 @@ def is_uid(text: str) -> bool:
     return True
 
 
-def _end_of_content(plaintext: bytes) -> int:
-    """Return where the padding begins; refuse any but the one that there is."""
+def _end_of_content(plaintext: bytes, *, is_part: bool = False) -> int:
+    """Return where the padding begins; refuse any but the one that there is. That of a part may be longer."""
     if len(plaintext) >= _LENGTH_BYTES:
         length: int = _LENGTH.unpack_from(plaintext)[0]
         end = _LENGTH_BYTES + length
-        if end <= len(plaintext) and plaintext[end:] == _padding(length):
+        padding = plaintext[end:]
+        if end <= len(plaintext) and (padding == _padding(length) or (is_part and not any(padding))):
             return end
     raise BrokenCredential("SEALING-CONTENT", "what was sealed is not padded in its one form")
 
 
-def _padding(length: int) -> bytes:
+def _padding(length: int, room: int = 0) -> bytes:
+    """Return what follows a content; with `room`, as much as if it were so long."""
+    if room > length:
+        return bytes(room - length) + _padding(room)
     whole = length + _LENGTH_BYTES
     if whole < _FIRST_LARGE:
         return _ZEROS[-whole % PADDED_TO]

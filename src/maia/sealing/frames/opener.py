@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter, call
 from types import MappingProxyType
 from typing import Final, final
@@ -22,6 +22,7 @@ from cryptography.exceptions import InvalidTag
 from maia.credentials import Principal, same_secret
 from maia.credentials.proof import Proof
 from maia.errors import BrokenCredential, ProtocolViolation
+from maia.policy.answers import part_of
 from maia.sealing.frames.ciphers import EpochKeys, HeldCiphers, description, nonce
 from maia.sealing.frames.content import LEVEL_NUMBERS, commitments, is_uid, read_columns, read_event
 from maia.sealing.frames.proof import SignatureChecks, roots_of
@@ -59,7 +60,7 @@ class VerifiedRun(Proof):
     columns: Sequence[Sequence[Column]]
     """What was opened of each frame, as it travels in the clear; no value was read yet."""
     closed: frozenset[str]
-    """What was not opened, the same in all frames."""
+    """What was not opened, the same in all frames; nothing, where whole events were."""
     lies: frozenset[str]
     """Of which the plaintext that came along is not what was signed, or cannot be compared."""
     is_closed: bool
@@ -118,8 +119,10 @@ def read_run(frames: Sequence[Sealed]) -> SealedRun:
 @lru_cache(maxsize=4096)
 def _has_columns(level: int, uids: tuple[str, ...]) -> bool:
     """Return whether these can be the columns of a frame at a level."""
-    if level == _EVENT:
-        return uids == ("",)
+    if level == _EVENT:  # the event itself first, and then what is made of it for those who may see less
+        return (
+            uids[:1] == ("",) and _has_columns(0, uids[1:]) and all(part_of(uid) == uid for uid in uids[1:])
+        )
     return len(set(uids)) == len(uids) and all(map(is_uid, uids))
 
 
@@ -155,7 +158,10 @@ def open_run(
         )
     held = keys.looked_up(run.uids, first.mark.instance)
     places: Sequence[int] = range(len(run.uids))
-    if held.missing or only is not None:
+    is_whole = first.level == _EVENT and held.ciphers[0] is not None
+    if is_whole:
+        places = [0]  # nothing is said in the parts that is not in the event
+    elif held.missing or only is not None:
         places = [at for at in places if held.ciphers[at] is not None and _is_among(run.uids[at], only)]
     uids, count, rows = [run.uids[at] for at in places], len(run.frames), first.rows
     believed = _believed(run, held, places, along) if along else {}
@@ -164,17 +170,20 @@ def open_run(
         others = iter(plaintexts)
         plaintexts = [believed[uid] if uid in believed else next(others) for uid in uids]
     if first.level == _EVENT:
-        columns: list[Sequence[Column]] = [read_event(one, rows) for one in plaintexts] or [()] * count
+        parts = [uid for uid in uids for _ in run.frames]
+        read = [read_event(one, rows, part) for part, one in zip(parts, plaintexts, strict=True)]
+        columns: list[Sequence[Column]] = [list(chain(*read[at::count])) for at in range(count)]
     else:
         cells = read_columns([uid for uid in uids for _ in run.frames], plaintexts, rows)
         columns = [cells[at::count] for at in range(count)]
-    closed, lies = frozenset(run.uids).difference(uids), frozenset(along).difference(believed)
+    closed = frozenset[str]() if is_whole else frozenset(run.uids).difference(uids)
+    lies = frozenset(along).difference(believed)
     is_closed = not places and (first.level == _EVENT or not keys.holds_type)
     return VerifiedRun(run, verified.signer, columns, closed, lies, is_closed, _SEAL)
 
 
 def _is_among(uid: str, only: Collection[str] | None) -> bool:
-    return only is None or not uid or uid in only  # whole events are all or nothing
+    return only is None or uid in only
 
 
 def _believed(

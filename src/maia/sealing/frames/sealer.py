@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from maia.credentials import Principal, SignedKind, SigningKey
 from maia.errors import BadInput, Unavailable
 from maia.sealing.frames.ciphers import INSTANCE_BYTES, EpochKeys, description, nonce
-from maia.sealing.frames.content import LEVEL_NUMBERS, commitments, plaintexts_of
+from maia.sealing.frames.content import LEVEL_NUMBERS, commitments, parts_of_event, plaintexts_of
 from maia.sealing.frames.proof import BATCH_MAX, batch_of, roots_of
 from maia.types import SealingLevel
 from maia.wire.messages import (
@@ -130,7 +130,7 @@ class Sealer:
             if len(columns) > 1 and tuple([one.uid for one in own]) != uids:
                 raise BadInput("SEALING-BATCH", "frames that are sealed together have the same columns")
         if level is SealingLevel.EVENT:
-            uids = ("",)
+            uids = parts_of_event(uids)
         count = len(about)
         marks = self.next_marks(count)
         held = keys.looked_up(uids, marks[0].instance)

@@ -22,7 +22,16 @@ from typing import Final, TypeAlias
 from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SignedKind, SigningKey
 from maia.errors import Refusal, Unavailable
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
-from maia.policy.answers import ANSWER_PREFIX, ANSWERS_MAX, Answers, Said, read_for, said_to_bytes
+from maia.policy.answers import (
+    ANSWER_PREFIX,
+    ANSWERS_MAX,
+    PART_PREFIX,
+    Answers,
+    Said,
+    Shown,
+    may_read,
+    said_to_bytes,
+)
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.groups.manager_store import KeptGroups, ManagerStore
 from maia.sealing.groups.membership import (
@@ -179,8 +188,7 @@ class GroupManager:
         return member if member is not None and member.is_here else None
 
     def is_in(self, group: GroupId, principal: Principal) -> bool:
-        member = self._here(principal)
-        return member is not None and group in member.groups
+        return group in self.held_by(principal).groups
 
     def answers_among(self, uids: Iterable[AttributeUid | None]) -> Answers:
         """Return what those are about that are the uids of answers."""
@@ -388,10 +396,10 @@ class GroupManager:
                 shut.append(self._shut_out(member, lost, now))
             if member.is_here and (is_handed or member.groups - before):
                 handed[member.claim.principal] = member, history
-            asked = [read_for(said) for said in self._newly_answered(history.now.needs)]
-            for one in self._members.values() if asked else ():
+            new = self._newly_answered(history.now.needs)
+            for one in self._members.values() if new else ():
                 held = {group.uid for group in one.groups}
-                if one.is_here and any(uids <= held for uids in asked):
+                if one.is_here and any(may_read(said, held) for said in new):
                     waiting.append((one, self._history(one.claim, now, one.state), True))
         if head is not None and head.statement.number > self.number:
             due = {**self._groups.adopt(head), **due}
@@ -573,7 +581,8 @@ class _AnswerNames:
         if known is None:
             body = self._type_id + said_to_bytes(said)
             name = sha256(self._key.sign(SignedKind.ANSWER_NAME, body)).hexdigest()[:32]
-            known = self._uids[said] = AttributeUid(ANSWER_PREFIX + name)
+            is_part = isinstance(said, Shown) and said.made is not None
+            known = self._uids[said] = AttributeUid((PART_PREFIX if is_part else ANSWER_PREFIX) + name)
             self.said[known] = said
             if len(self._uids) > _NAMES_MAX:
                 oldest = next(iter(self._uids))

@@ -48,7 +48,7 @@ from maia.policy import (
     decide,
     gather_evidence,
 )
-from maia.policy.answers import Answers, Said, is_answerable, needed_answers, read_for
+from maia.policy.answers import Answers, Said, is_answerable, may_read, needed_answers, needed_part
 from maia.policy.view import View, keeps
 from maia.sealing.groups.key_group import GroupId
 from maia.types import SealingLevel, VerifiedType
@@ -146,6 +146,11 @@ class MembershipState:
     needs: frozenset[Said] = field(default=frozenset(), repr=False)
     """What the principal's rights make of attributes that it may not read."""
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether there are keys for the principal, of groups or of what is made for its rights."""
+        return bool(self.groups or self.needs)
+
     def is_within(self, other: MembershipState) -> bool:
         """Return whether it gives no more than another one."""
         return self.groups <= other.groups and self.may_write <= other.may_write
@@ -179,15 +184,10 @@ def standing(claim: Claim, grounds: MemberGrounds, at: Instant) -> MembershipSta
             is_cut |= limit is not None
             may_write |= bool(shown) and action is Action.PUBLISH
             period = period.intersection(stable)
-    readable = frozenset(group.uid for group in groups if group.uid is not None)
-    needs = frozenset(
-        said
-        for view, version in restricted
-        for window in view.windows
-        for said in needed_answers(window, readable, version.kinds, view.recipient)
-    )
-    if grounds.answers is not None and groups:
-        groups |= _answers(claim.versions[0].type_id, grounds.answers, readable, needs)
+    needs = _needs(claim, restricted, groups, grounds.level)
+    if grounds.answers is not None and (groups or needs):
+        held = frozenset(group.uid for group in groups)
+        groups |= _answers(claim.versions[0].type_id, grounds.answers, held, needs)
     since, until = period.not_before, period.not_after
     return MembershipState(
         frozenset(groups),
@@ -199,15 +199,31 @@ def standing(claim: Claim, grounds: MemberGrounds, at: Instant) -> MembershipSta
     )
 
 
+def _needs(
+    claim: Claim, restricted: list[tuple[View, VerifiedType]], groups: set[GroupId], level: SealingLevel
+) -> frozenset[Said]:
+    """Return what has to be answered for a principal to which these groups are open."""
+    found: set[Said] = set()
+    readable = frozenset(group.uid for group in groups if group.uid is not None)
+    known = {uid: kind for version in claim.versions for uid, kind in version.kinds.items()}
+    for view, version in restricted:
+        for window in view.windows:
+            if level is SealingLevel.ATTRIBUTE:
+                found.update(needed_answers(window, readable, version.kinds, view.recipient))
+            elif not groups:
+                found.update(needed_part(window, known, view.recipient))
+    return frozenset(found)
+
+
 def _answers(
     type_id: bytes,
     answers: AnsweredRights,
-    readable: frozenset[AttributeUid],
+    held: frozenset[AttributeUid | None],
     needs: frozenset[Said],
 ) -> set[GroupId]:
-    """Return the groups of answers: those made of what is readable, and those for the principal's rights."""
+    """Return the groups of answers: those made of what is held, and those for the principal's rights."""
     own = {uid for one in needs if (uid := answers.uid_of(one)) is not None}
-    known = {uid for uid, said in answers.known.items() if read_for(said) <= readable}
+    known = {uid for uid, said in answers.known.items() if may_read(said, held)}
     return {GroupId(type_id, uid) for uid in own | known}
 
 
@@ -327,15 +343,19 @@ def _opened(
     if not isinstance(decision, Permit) or not decision.view.windows:
         return set(), decision.stable, None, None
     windows, is_by_attribute = decision.view.windows, grounds.level is SealingLevel.ATTRIBUTE
+    is_read = action is Action.SUBSCRIBE
     if all(one.transformations and not (is_by_attribute and is_answerable(one)) for one in windows):
-        # The type's own key opens whole events, or there is nothing that this principal could open.
-        return set(), decision.stable, None, None
+        # The type's own key opens whole events, or there is nothing that this principal could open. What is
+        # made for it of whole events has its own key; that of a blinded type would have to be hidden, too.
+        sealing = version.sealing
+        is_made = not is_by_attribute and is_read and sealing is not None and not sealing.blinded
+        return set(), decision.stable, None, decision.view if is_made else None
     groups = {GroupId(version.type_id)}
     if is_by_attribute:
         # A holder of transformed values has no business with the keys of those that they are made of.
         kept = (uid for uid in version.kinds if any(keeps(window, uid) for window in windows))
         groups |= {GroupId(version.type_id, uid) for uid in kept}
-    is_answered = is_by_attribute and action is Action.SUBSCRIBE
+    is_answered = is_by_attribute and is_read
     return groups, decision.stable, decision.limit, decision.view if is_answered else None
 
 

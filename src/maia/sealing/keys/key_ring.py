@@ -23,7 +23,7 @@ from typing import Final
 from maia.credentials import same_secret
 from maia.errors import ProtocolViolation
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
-from maia.policy.answers import Answers
+from maia.policy.answers import Answers, part_of
 from maia.sealing.groups.key_group import GroupId
 from maia.sealing.keys.secrets import Secret
 from maia.wire.messages import KeyTermsRecord
@@ -163,10 +163,10 @@ class KeyRing:
         return frozenset() if known is None else frozenset(known.secrets)
 
     @property
-    def readable(self) -> frozenset[AttributeUid]:
-        """Return the attributes, and answers, whose key is held in the newest epoch."""
-        held = self.groups(-1 if self.newest is None else self.newest)
-        return frozenset(group.uid for group in held if group.uid is not None)
+    def readable(self) -> frozenset[AttributeUid | None]:
+        """Return the attributes, and answers, whose key is held in the newest epoch; None: the type's own."""
+        held = {group.uid for group in self.groups(-1 if self.newest is None else self.newest)}
+        return frozenset(held.union(uid for uid in self.answers if part_of(uid) in held))
 
     def next_forget(self) -> Instant | None:
         """Return the next moment at which a key is to be destroyed."""

@@ -33,6 +33,7 @@ from maia.policy.answers import (
     Answers,
     said_from_bytes,
     said_to_bytes,
+    with_columns,
 )
 from maia.sealing.keys.secrets import Secret
 
@@ -99,7 +100,7 @@ def write_answers(answers: Answers) -> dict[AttributeUid, bytes]:
 
 
 def _read_answers(written: Mapping[AttributeUid, bytes]) -> Answers:
-    return {uid: said_from_bytes(said) for uid, said in written.items()}
+    return with_columns({uid: said_from_bytes(said) for uid, said in written.items()})
 
 
 # ------------------------------------------------------------ to a member

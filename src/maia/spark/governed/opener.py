@@ -23,7 +23,8 @@ import pyarrow as pa
 from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import PUBLISHER_PREFIX, AttributeUid, Kind, is_of_event, kind_of
 from maia.log.format.segments import column_name
-from maia.sealing import EpochKeys, Secret, SignatureChecks, open_run, read_run, verify
+from maia.policy.answers import part_of
+from maia.sealing import EpochKeys, Secret, SignatureChecks, VerifiedRun, open_run, read_run, verify
 from maia.sealing.keys.blinding import Inside, read_envelope
 from maia.spark.errors import told_to_spark
 from maia.spark.governed.arrow_columns import arrow_column, regular_columns
@@ -377,10 +378,10 @@ class _OpeningTask:
         if isinstance(frame, Unblinded):
             travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
         opened = open_run(verify(read_run([travelled]), self._checks), keys, only=period.kinds)
-        if opened.is_closed or not opened.closed.isdisjoint(period.asks):
+        if not _is_readable(opened, period.asks):
             return None
         (columns,) = opened.columns
-        uids = {column.uid for column in columns}.union(opened.run.uids)
+        uids = {column.uid for column in columns}.union(opened.closed)
         if not period.signers.may_write(opened.signer.key, uids, frame.published_at):
             raise Refusal("PIPELINE-SIGNER", "the signer of a frame had no right to publish its content")
         if isinstance(frame, Unblinded):
@@ -419,6 +420,14 @@ class _OpeningTask:
 
             known = self._keys[epoch] = EpochKeys(self._plan.wanted.type_id, epoch, lookup)
         return known
+
+
+def _is_readable(opened: VerifiedRun, asks: frozenset[AttributeUid]) -> bool:
+    """Return whether something of a frame is open to the reader, and nothing that is asked about is not."""
+    if opened.is_closed or not opened.closed.isdisjoint(asks):
+        return False
+    # Where whole events are closed, what is made of them may be open.
+    return "" not in opened.closed or all(map(part_of, filter(is_of_event, asks)))
 
 
 class _OpenedFrame(NamedTuple):

@@ -21,7 +21,7 @@ from maia.errors import BadInput, Refusal, Unavailable
 from maia.events import Attribute, AttributeUid, Instant, Kind, Kinds, is_of_event
 from maia.places import places_of
 from maia.policy import PolicyRefusal, Request, View
-from maia.policy.answers import ANSWER_PREFIX, Answers, answered, kind_of_answer, read_for
+from maia.policy.answers import ANSWER_PREFIX, Answers, answered, kind_of_answer, part_of, read_for
 from maia.policy.refinement import refined
 from maia.policy.view import (
     Window,
@@ -277,7 +277,8 @@ class GovernedRead:
         ever = frozenset[AttributeUid | None]().union(*(one.uids for one in begins))
         what, by_attribute = self.event_type.name.name, sealing.level is SealingLevel.ATTRIBUTE
         for plan in self.plans:
-            needs = frozenset({None, *(plan.asks if by_attribute else ())})
+            needs = frozenset[AttributeUid | None](part_of(uid) for uid in plan.asks if part_of(uid))
+            needs = needs or frozenset({None, *(plan.asks if by_attribute else ())})
             first = min((one.since for one in begins if needs <= one.uids), default=None)
             if any(uid is not None and not uid.startswith(ANSWER_PREFIX) for uid in needs - ever):
                 why: Unavailable = Unavailable(
@@ -382,8 +383,13 @@ def _asking(one: Slice, keys: Keys | None, versions: Sequence[VerifiedType]) -> 
     """Return a period whose View asks answers for what the reader may not read."""
     if keys is None or not keys.answers:
         return one
-    known = {uid for version in versions for uid in version.kinds}
-    readable = frozenset(uid for uid in known if any(keeps(window, uid) for window in one.view.windows))
+    sealing, windows = strongest(version.sealing for version in versions), one.view.windows
+    readable = frozenset[AttributeUid | None]()
+    if sealing is None or sealing.level is SealingLevel.ATTRIBUTE:
+        known = {uid for version in versions for uid in version.kinds}
+        readable = frozenset(uid for uid in known if any(keeps(window, uid) for window in windows))
+    elif not all(window.transformations for window in windows):
+        readable = frozenset({None})
     return replace(one, view=answered(one.view, keys.answers, readable))
 
 
