@@ -460,6 +460,37 @@ def signed_cast() -> Cast:
     return replace(cast, wallets={**cast.wallets, **wallets})
 
 
+def in_a_mesh(cast: Cast) -> tuple[Net, NetClient]:
+    """Return a hospital's two brokers and the auditor behind them, in a mesh, with what was published."""
+    net, line = Net(cast, routing=Routing.MESH), ("hospital-edge", "hospital-border", "audit-edge")
+    net.broker(line[0])
+    for before, name in pairwise(line):
+        net.broker(name, neighbours=(address_of(before),))
+    net.advance(5)
+    auditor = net.client("auditor", "audit-edge")
+    auditor.subscribe()
+    net.advance(5)
+    published(net)
+    return net, auditor
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_in_a_mesh_a_broker_releases_what_came_from_another_one_of_its_organisation(signed: bool) -> None:
+    _, auditor = in_a_mesh(signed_cast() if signed else the_cast())
+    assert auditor.events() == [{"drug": "MORPHINE"}, {"drug": "ASPIRIN"}]
+
+
+def test_a_border_that_cannot_sign_releases_nothing_and_tells_its_operator() -> None:
+    cast, border = signed_cast(), "hospital-border"
+    net, auditor = in_a_mesh(replace(cast, wallets={**cast.wallets, border: the_cast().wallets[border]}))
+    assert auditor.events() == []
+    (told,) = net.brokers[border].broker.status(net.now)["refusals"]
+    assert {name: told[name] for name in ("code", "asked", "type", "times")} == {
+        "code": "REFUSED-BROKER-CANNOT-SIGN", "asked": "Release",
+        "type": net.type_id.hex(), "times": len(ROWS),
+    }  # fmt: skip
+
+
 def test_what_is_released_of_a_signed_type_is_signed_by_the_border() -> None:
     net = the_net(signed_cast())
     clients = {who: net.client(who, "audit-edge") for who in ("auditor", "inspector", "matron")}

@@ -577,7 +577,7 @@ class MeshRouter:
         return {link: rows for (link, _), rows in found.items()}
 
     def released(
-        self, key: TypeId, transit: Transit, *, source: LinkId | None
+        self, key: TypeId, transit: Transit, *, source: LinkId | None, signer: bytes = b""
     ) -> dict[bytes, dict[LinkId, Sequence[int]]]:
         """Return the rows for each neighbour behind a border on the way to routers that want them."""
         routes = self.routes
@@ -588,7 +588,7 @@ class MeshRouter:
             {(node, view): rows for (node, view), rows in wanted.items()},
             transit,
             source,
-            b"",
+            signer,
             lambda link: link in routes.borders,
         ).items():
             found.setdefault(view or b"", {})[link] = rows

@@ -30,7 +30,7 @@ from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.turn import Turn
-from maia.credentials import ALL_ATTRIBUTES, Action, VerifiedChain, certificate_to_bytes
+from maia.credentials import ALL_ATTRIBUTES, Action, TypeName, VerifiedChain, certificate_to_bytes
 from maia.errors import BrokenCredential, MaiaError, Refusal
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.policy import PolicyRefusal, Request
@@ -146,7 +146,11 @@ class NamedRights:
         if named is None:
             raise BrokenCredential("SIGNED-RIGHT-UNKNOWN", "a frame names a right that was not shown")
         shown, me = named.shown, self.own.principal
-        chains = self.proofs.chains_to(me, type_from_bytes(shown.name), turn.now)
+        of = type_from_bytes(shown.name)
+        try:
+            chains = self.proofs.chains_to(me, of, turn.now)
+        except MaiaError as problem:
+            raise _cannot_sign(of, problem) from problem
         own = [certificate_to_bytes(one) for chain in chains for one in chain.certificates]
         used = list(dict.fromkeys((*shown.credentials, *own)))
         name, named = _named(msgspec.structs.replace(shown, signer=me.key, credentials=used))
@@ -159,11 +163,7 @@ class NamedRights:
         try:
             return self.authoriser.decide(request, self.own.settings.credentials, now)
         except PolicyRefusal as problem:
-            raise Refusal(
-                "REFUSED-BROKER-CANNOT-SIGN",
-                f"frames of `{event_type.name.name}` are signed, and this broker has no right to publish it "
-                f"[{problem.code}]",
-            ) from problem
+            raise _cannot_sign(event_type.name, problem) from problem
 
     # ------------------------------------------------------------ what neighbours show
 
@@ -297,6 +297,13 @@ def _may_write(chains: tuple[VerifiedChain, ...], uids: frozenset[AttributeUid])
             return True
         covered |= chain.authority.attributes
     return uids <= covered
+
+
+def _cannot_sign(name: TypeName, problem: MaiaError) -> Refusal:
+    return Refusal(
+        "REFUSED-BROKER-CANNOT-SIGN",
+        f"frames of `{name.name}` are signed, and this broker has no right to publish it [{problem.code}]",
+    )
 
 
 def _not_entitled(problem: MaiaError) -> str:

@@ -148,9 +148,10 @@ class RendezvousRouter(OverlayPeers):
         return found
 
     def released(
-        self, key: TypeId, transit: Transit, *, source: LinkId | None
+        self, key: TypeId, transit: Transit, *, source: LinkId | None, signer: bytes = b""
     ) -> dict[bytes, dict[LinkId, Sequence[int]]]:
         """Return the rows that are released to each neighbour behind a border, by class."""
+        del signer
         routes = self.routes
         came_from = LOCAL if source is None else routes.node_of.get(source, LOCAL)
         found: dict[bytes, dict[LinkId, Sequence[int]]] = {}

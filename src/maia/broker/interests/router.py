@@ -124,7 +124,7 @@ class Router(Protocol):
         """
 
     def released(
-        self, key: TypeId, transit: Transit, *, source: LinkId | None
+        self, key: TypeId, transit: Transit, *, source: LinkId | None, signer: bytes = b""
     ) -> dict[bytes, dict[LinkId, Sequence[int]]]:
         """Return the rows of a published frame that are released to neighbours behind borders, by class."""
 

@@ -190,20 +190,18 @@ class Borders:
     seals: SealingKeys
     timers: TimerWheel
     _views: BoundedMap[bytes, Released] = field(default_factory=lambda: BoundedMap(_VIEWS_REMEMBERED))
-    _unsigned: BoundedMap[bytes, bool] = field(default_factory=lambda: BoundedMap(_VIEWS_REMEMBERED))
-    """The rights of publishers under which this broker could not sign; each is said once."""
     _summaries: dict[bytes, dict[bytes, ClassSummaries]] = field(default_factory=dict)
     """What the events of each type come to, by type and class, for those who see summaries alone."""
 
     def released(
-        self, key: TypeId, whole: Transit, now: Instant, *, source: LinkId | None
+        self, key: TypeId, whole: Transit, now: Instant, *, source: LinkId | None, signer: bytes
     ) -> Iterator[tuple[Transit, list[tuple[LinkId, Sequence[int]]]]]:
         """Yield the frames that are released of a published one, and to whom each of them goes.
 
         With each neighbour go the rows of the published frame that it is about. Whole events come first:
         all that a broker shows is made of them, and what is released beside them is not shown.
         """
-        by_class = self.router.released(key, whole, source=source)
+        by_class = self.router.released(key, whole, source=source, signer=signer)
         for mark in sorted(by_class):
             wanted, released = by_class[mark], self._view_of(key, mark)
             if released is not None and is_summarised(released.view):
@@ -243,9 +241,8 @@ class Borders:
             name = self.named_rights.signed_here(right, link, turn)
         except MaiaError as problem:
             turn.count("maia_frames_refused_total", code=problem.code)
-            if right not in self._unsigned:
-                self._unsigned.put(right, True)
-                turn.note("not-released", type=seen.type_id.hex(), code=problem.code)
+            about = {"asked": "Release", "type": seen.type_id.hex()}
+            turn.note_refused(problem, self.own.principal, link=link, **about)
             return None
         self.named_rights.show(link, name, None, turn)
         draft = draft_signed(seen.as_carried(), self.own.principal, right=name, at=turn.now)
