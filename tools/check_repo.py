@@ -132,7 +132,11 @@ def attacks_lead_to_tests() -> Iterator[str]:
 
 
 def links_lead_somewhere() -> Iterator[str]:
-    """A link inside the repository points at a file that is there, and at a heading in it."""
+    """A link inside the repository points at a file that is there, and at a heading in it.
+
+    A page of `docs/` links to pages there: the site has no others (`make docs`).
+    """
+    site = ROOT / "docs"
     for page in documents():
         text = FENCED.sub(lambda block: "\n" * block[0].count("\n"), text_of(page))
         for found in LINK.finditer(text):
@@ -144,8 +148,14 @@ def links_lead_somewhere() -> Iterator[str]:
             leads_to = page.parent / target if target else page
             if not leads_to.exists():
                 yield f"{where} links to `{target}`, which is not there"
+            elif page.is_relative_to(site) and leads_to.suffix == ".md" and not is_below(leads_to, site):
+                yield f"{where} links to `{target}`, which the site does not have"
             elif heading and leads_to.suffix == ".md" and heading not in headings(leads_to.resolve()):
                 yield f"{where} links to `{link}`, and there is no such heading"
+
+
+def is_below(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder)
 
 
 @cache
