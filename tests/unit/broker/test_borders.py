@@ -338,22 +338,6 @@ def test_a_third_domain_passes_on_what_it_was_given_for_others(signed: bool, inv
     assert not any(secret in to_city for secret in SECRETS)
 
 
-@pytest.mark.parametrize("signed", [False, True])
-def test_what_was_released_passes_several_third_domains_in_a_row(signed: bool) -> None:
-    cast = signed_cast() if signed else the_cast()
-    net = Net(cast.domain("city", "city-broker").domain("town", "town-broker"), routing=Routing.MESH)
-    line = ("hospital-edge", "city-broker", "town-broker", "audit-edge")
-    net.broker(line[0])
-    for before, name in pairwise(line):
-        net.broker(name, neighbours=(address_of(before),))
-    net.advance(5)
-    auditor = net.client("auditor", "audit-edge")
-    auditor.subscribe()
-    net.advance(5)
-    published(net)
-    assert auditor.events() == [{"drug": "MORPHINE"}, {"drug": "ASPIRIN"}]
-
-
 def test_a_broker_in_between_records_what_it_is_sent_itself_and_nothing_that_passes_for_others() -> None:
     net = Net(the_cast().domain("city", "city-broker"), routing=Routing.MESH)
     net.entitle("city-broker", Action.SUBSCRIBE, attributes=frozenset({"drug"}))
@@ -460,9 +444,9 @@ def signed_cast() -> Cast:
     return replace(cast, wallets={**cast.wallets, **wallets})
 
 
-def in_a_mesh(cast: Cast) -> tuple[Net, NetClient]:
-    """Return a hospital's two brokers and the auditor behind them, in a mesh, with what was published."""
-    net, line = Net(cast, routing=Routing.MESH), ("hospital-edge", "hospital-border", "audit-edge")
+def in_a_mesh(cast: Cast, *between: str) -> tuple[Net, NetClient]:
+    """Return brokers in a row in a mesh, and the auditor at the end of it, with what was published."""
+    net, line = Net(cast, routing=Routing.MESH), ("hospital-edge", *between, "audit-edge")
     net.broker(line[0])
     for before, name in pairwise(line):
         net.broker(name, neighbours=(address_of(before),))
@@ -475,14 +459,19 @@ def in_a_mesh(cast: Cast) -> tuple[Net, NetClient]:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_in_a_mesh_a_broker_releases_what_came_from_another_one_of_its_organisation(signed: bool) -> None:
-    _, auditor = in_a_mesh(signed_cast() if signed else the_cast())
+@pytest.mark.parametrize("between", [("hospital-border",), ("city-broker", "town-broker")])
+def test_in_a_mesh_releases_pass_brokers_of_their_own_domain_and_of_several_third_ones(
+    between: tuple[str, ...], signed: bool
+) -> None:
+    cast = signed_cast() if signed else the_cast()
+    _, auditor = in_a_mesh(cast.domain("city", "city-broker").domain("town", "town-broker"), *between)
     assert auditor.events() == [{"drug": "MORPHINE"}, {"drug": "ASPIRIN"}]
 
 
 def test_a_border_that_cannot_sign_releases_nothing_and_tells_its_operator() -> None:
     cast, border = signed_cast(), "hospital-border"
-    net, auditor = in_a_mesh(replace(cast, wallets={**cast.wallets, border: the_cast().wallets[border]}))
+    wallets = {**cast.wallets, border: the_cast().wallets[border]}
+    net, auditor = in_a_mesh(replace(cast, wallets=wallets), border)
     assert auditor.events() == []
     (told,) = net.brokers[border].broker.status(net.now)["refusals"]
     assert {name: told[name] for name in ("code", "asked", "type", "times")} == {
