@@ -179,8 +179,10 @@ def answered(view: View, answers: Answers, readable: Collection[AttributeUid | N
 def _answered(
     window: Window, answers: Answers, readable: Collection[AttributeUid | None], recipient: bytes
 ) -> Window:
-    if window.transformations:
-        return _taking(window, answers, readable, recipient)
+    taking = _taking(window, answers, readable, recipient) if window.transformations else window
+    if taking != window:
+        return taking
+    # A member may be shown less by a transformation than its organisation, which is restricted alone.
     hidden = _hidden(window, readable)
     if not hidden:
         return window

@@ -31,7 +31,7 @@ from maia.policy.answers import (
 )
 from maia.policy.view import Window, keeps, see
 from maia.policy.view_bytes import view_from_bytes, view_to_bytes
-from maia.predicates import AllOf, attributes_of
+from maia.predicates import ALWAYS, AllOf, attributes_of
 from maia.predicates.meaning import admits
 from maia.predicates.syntax import Comparison, Operator
 from support.random_cases import usually
@@ -82,6 +82,27 @@ def test_answers_change_nothing_of_what_is_shown(seed: int) -> None:
             without = {uid: value for uid, value in known.items() if uid not in asked}
             for window, one in zip(asking.windows, hidden, strict=True):
                 assert one is None or not admits(window.admits, without)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(usually(20, laws=60)))
+def test_what_a_member_is_shown_transformed_is_restricted_by_what_its_organisation_was_answered(
+    seed: int,
+) -> None:
+    random = Random(seed)  # noqa: S311 - cases, not secrets
+    steps = random_steps(random, 1)
+    read = read_for_window(Window(ALWAYS, ALL_ATTRIBUTES, steps)).union(random.sample(UIDS, 2))
+    held = Window(random_predicate(random, depth=2), read)
+    hidden = hidden_restriction(held, read)
+    answers = {} if hidden is None else {AttributeUid("answer-0"): hidden}
+    view = View((replace(held, transformations=steps),), recipient=b"m" * 32)
+    asking = answered(view, answers, read)
+    assert unanswered(view, answers, read) == frozenset()
+    for event in (random_event(random, row) for row in range(20)):
+        opened = {uid: value for uid, value in event.items() if uid in read}
+        if hidden is not None and answer_to(hidden, frame_of([event], STORED))[0]:
+            opened[AttributeUid("answer-0")] = True
+        assert see(asking, opened, KEYS) == see(view, event, KEYS)
 
 
 @pytest.mark.laws
