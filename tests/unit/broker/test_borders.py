@@ -12,6 +12,7 @@ from maia.broker.log.progress import identity_of
 from maia.broker.settings import RecordingSettings, Routing
 from maia.credentials import Action, Transformation
 from maia.events import AttributeUid, Kind, attribute_uid
+from maia.expressions.summaries import Aggregate, Measure, Summary
 from maia.expressions.syntax import Rule, Take
 from maia.policy import View
 from maia.policy.view import Window
@@ -21,7 +22,7 @@ from maia.testing import Cast, Net
 from maia.testing.cast import address_of, key_of
 from maia.testing.net import NetClient
 from maia.wire.codec import decode_recorded, encode
-from maia.wire.messages import AskState, Carried, CarriedSigned, Interest, Message, Released
+from maia.wire.messages import AskState, Carried, CarriedSigned, Interest, Message, Released, ShownRight
 
 ROWS = [
     {"drug": "MORPHINE", "patient": "Ann Lee", "ward": "A"},
@@ -503,6 +504,24 @@ def test_nothing_crosses_of_a_signed_type_that_no_recipient_sees() -> None:
     sent = b"".join(crossed(net))
     assert b"MORPHINE" in sent
     assert not any(secret in sent for secret in SECRETS)
+
+
+def test_a_summary_of_a_signed_type_is_signed_by_the_border_and_names_no_publisher() -> None:
+    cast, doses = signed_cast(), attribute_uid("doses")
+    summary = Summary(60, (), (Measure(doses, Aggregate.COUNT),))
+    result = replace(cast.type_name, name="Doses")
+    step = Transformation(cast.owner.principal, (), result=result, summary=summary)
+    right = cast.right(key_of("public"), Action.SUBSCRIBE, transformations=(step,))
+    net = the_net(cast, lease_s=1800)
+    public = net.guest("public", right, at="audit-edge")
+    assert public.was_accepted(public.subscribe())
+    net.settle()
+    doctor = published(net)
+    net.advance(70)
+    assert public.events() == [{doses: len(ROWS)}]
+    sent = [one for _, to, one in net.carried if to.startswith("audit")]
+    told = b"".join(encode(one) for one in sent if isinstance(one, ShownRight | Carried))
+    assert doctor.principal.key not in told
 
 
 def test_an_operator_sees_which_links_are_borders() -> None:

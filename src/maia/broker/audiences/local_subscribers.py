@@ -109,6 +109,8 @@ class ClassSummaries:
     joined: dict[tuple[LinkId, int], Instant] = field(default_factory=dict)
     numbered: int = 0
     """How many frames of derived events were delivered."""
+    right: bytes = b""
+    """How the last frame that was counted names its right; nothing if it was not signed."""
 
     @classmethod
     def begin(

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from maia.bounded_map import BoundedMap
+from maia.broker.interests.entries import new_proof
 from maia.broker.interests.proofs import Proofs
 from maia.broker.interests.routes import Routes
 from maia.broker.links.links import Link
@@ -30,7 +31,14 @@ from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.turn import Turn
-from maia.credentials import ALL_ATTRIBUTES, Action, TypeName, VerifiedChain, certificate_to_bytes
+from maia.credentials import (
+    ALL_ATTRIBUTES,
+    Action,
+    Principal,
+    TypeName,
+    VerifiedChain,
+    certificate_to_bytes,
+)
 from maia.errors import BrokenCredential, MaiaError, Refusal
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.policy import PolicyRefusal, Request
@@ -137,10 +145,11 @@ class NamedRights:
             self._put(name, named, turn)
         return name, own
 
-    def signed_here(self, name: bytes, link: LinkId, turn: Turn) -> bytes:
+    def signed_here(self, name: bytes, publisher: Principal, link: LinkId, turn: Turn) -> bytes:
         """Return how a frame names its right that this broker changes and signs itself, as at a border.
 
-        `name` is the right that the frame came with on a link.
+        `name` is the right that the frame came with on a link. Of a summary this broker is the publisher,
+        and nothing tells of those whose events it counted.
         """
         named = self._find(link, name)
         if named is None:
@@ -152,8 +161,10 @@ class NamedRights:
         except MaiaError as problem:
             raise _cannot_sign(of, problem) from problem
         own = [certificate_to_bytes(one) for chain in chains for one in chain.certificates]
-        used = list(dict.fromkeys((*shown.credentials, *own)))
-        name, named = _named(msgspec.structs.replace(shown, signer=me.key, credentials=used))
+        its = new_proof(None, shown.credentials).definitions if publisher == me else shown.credentials
+        used = list(dict.fromkeys((*its, *own)))
+        replaced = {"publisher": publisher.key, "signer": me.key, "credentials": used}
+        name, named = _named(msgspec.structs.replace(shown, **replaced))
         if name not in self._proved:
             self._proved.put(name, named)  # not kept: what is recorded here names the publisher's
         return name

@@ -194,7 +194,7 @@ class Borders:
     """What the events of each type come to, by type and class, for those who see summaries alone."""
 
     def released(
-        self, key: TypeId, whole: Transit, now: Instant, *, source: LinkId | None, signer: bytes
+        self, key: TypeId, whole: Transit, now: Instant, *, source: LinkId | None, signer: bytes, right: bytes
     ) -> Iterator[tuple[Transit, list[tuple[LinkId, Sequence[int]]]]]:
         """Yield the frames that are released of a published one, and to whom each of them goes.
 
@@ -205,7 +205,7 @@ class Borders:
         for mark in sorted(by_class):
             wanted, released = by_class[mark], self._view_of(key, mark)
             if released is not None and is_summarised(released.view):
-                self._summarise(key, released, whole, wanted, now)
+                self._summarise(key, released, whole, wanted, now).right = right
                 continue
             made: dict[tuple[int, ...], list[LinkId]] = {}
             for link, rows in wanted.items():
@@ -233,12 +233,13 @@ class Borders:
     def message(self, link: LinkId, seen: Transit, right: bytes, turn: Turn) -> Carried | None:
         """Return what was made for a class as it travels; of a signed type this broker signs it.
 
-        `right` names the publisher's, as the frame did that it was made of. None if this broker cannot sign.
+        `right` names the publisher's, as the frame did that it was made of, or one of those that a summary
+        was made of. None if this broker cannot sign.
         """
         if not right:
             return seen.as_carried()
         try:
-            name = self.named_rights.signed_here(right, link, turn)
+            name = self.named_rights.signed_here(right, seen.publisher, link, turn)
         except MaiaError as problem:
             turn.count("maia_frames_refused_total", code=problem.code)
             about = {"asked": "Release", "type": seen.type_id.hex()}
@@ -269,7 +270,7 @@ class Borders:
         whole: Transit,
         wanted: Mapping[LinkId, Sequence[int]],
         now: Instant,
-    ) -> None:
+    ) -> ClassSummaries:
         """Count rows for those who see summaries alone; links get the periods that begin from now on."""
         audiences, of_type = self.audiences, self._summaries.setdefault(key, {})
         summaries = of_type.get(released.mark)
@@ -282,6 +283,7 @@ class Borders:
         rows = sorted({row for some in wanted.values() for row in some})
         summaries.take(whole, rows, now)
         self.timers.add(ClosePeriods(key), summaries.periods.closes_after(now))
+        return summaries
 
     def close_periods(self, key: TypeId, turn: Turn) -> None:
         """Release the summaries of a type whose periods are closed by now."""
@@ -293,9 +295,10 @@ class Borders:
             for delivery in summaries.close(turn.now):
                 whose = self.own.principal, delivery.stream, delivery.number, int(delivery.period.ends)
                 frame = Transit(key, *whose, delivery.rows, view=mark, origin=delivery.stream)
-                data = encode_known(frame.as_carried())
                 for link in delivery.members:
-                    turn.send_bytes(link, data)
+                    message = self.message(link, frame, summaries.right, turn)
+                    if message is not None:
+                        turn.send_bytes(link, encode_known(message))
             if summaries.joined:
                 self.timers.add(ClosePeriods(key), summaries.periods.closes_after(turn.now))
             else:

@@ -230,7 +230,9 @@ def releasing(
     def release(run: Run, whole: Transit, turn: Turn) -> None:
         if not borders.routes.borders or whole.view is not None:
             return
-        found = borders.released(type_id, whole, turn.now, source=source, signer=run.signer)
+        found = borders.released(
+            type_id, whole, turn.now, source=source, signer=run.signer, right=right(run, 0)
+        )
         for seen, wanted in found:
             paths.announce([link for link, _ in wanted], source, whole, turn)
             for number, frame in enumerate(one_by_one(run, seen)):
