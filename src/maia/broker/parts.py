@@ -143,11 +143,11 @@ _BEFORE_ROUTER: Final[Mapping[str, Callable[..., object]]] = {
     "records": DeliveryRecords,
     "answers_given": AnswersGiven,
     "seal_alone": SealAlone,
-    "recorded_frames": RecordedFrames,
 }
 _BEHIND_ROUTER: Final[Mapping[str, Callable[..., object]]] = {
     "syncs": RouteSyncs,
     "borders": Borders,
+    "recorded_frames": RecordedFrames,
     "log_requests": LogRequests,
 }
 _OF_LOG: Final[Mapping[str, Callable[..., object]]] = {"durable": DurableSubscriptions, "catch_up": CatchUp}

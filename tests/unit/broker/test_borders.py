@@ -524,6 +524,26 @@ def test_a_summary_of_a_signed_type_is_signed_by_the_border_and_names_no_publish
     assert doctor.principal.key not in told
 
 
+@pytest.mark.parametrize("may", [{"drug", "ward"}, {"drug"}])
+def test_a_right_to_publish_is_asked_about_what_was_published_and_not_about_what_a_view_makes(
+    may: set[str],
+) -> None:
+    """A105: a border signs a patient that it made of the ward, and no ward that it may not publish."""
+    cast, border = hidden_in_part(signed_cast()), "hospital-edge"
+    right = cast.right(border, Action.PUBLISH, attributes=frozenset(may))
+    wallets = {**cast.wallets, border: (*the_cast().wallets[border], right)}
+    net = Net(replace(cast, wallets=wallets))
+    net.broker(border)
+    net.broker("audit-edge", seeds=[border])
+    net.settle()
+    clerk = net.client("clerk", "audit-edge")
+    clerk.subscribe()
+    net.settle()
+    published(net, {"drug": "MORPHINE", "ward": "A"})
+    seen = {"drug": "MORPHINE", "ward": "A", "patient": "A"}
+    assert clerk.events() == ([seen] if "ward" in may else [])
+
+
 def test_an_operator_sees_which_links_are_borders() -> None:
     net = the_net()
     status = net.brokers["hospital-border"].broker.status(net.now)

@@ -19,7 +19,12 @@ from hashlib import sha256
 from typing import Final
 
 from maia.bounded_map import BoundedMap
-from maia.broker.audiences.local_subscribers import Audiences, ClassSummaries, as_rules_see
+from maia.broker.audiences.local_subscribers import (
+    Audiences,
+    ClassSummaries,
+    SubscriberGroup,
+    as_rules_see,
+)
 from maia.broker.interests.entries import Proof
 from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.router import Router
@@ -42,11 +47,11 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid, Column, Event, Frame, Instant, Kinds, is_of_event
 from maia.expressions.meaning import TransformationKeys
 from maia.policy import View
-from maia.policy.view import is_summarised, kinds_shown, publisher_asked
+from maia.policy.view import is_summarised, kinds_shown, makes, publisher_asked
 from maia.policy.view_bytes import EVERYTHING, view_from_bytes
 from maia.predicates import ALWAYS
 from maia.predicates.meaning import RowReader, row_reader
-from maia.routing.table.hops import Hop, TypeId
+from maia.routing.table.hops import LOCAL, Hop, TypeId
 from maia.sealing.frames.signed import draft_signed
 from maia.views import See, to_python
 from maia.views.frame_transformers import SeeFrame, transforming_frames
@@ -178,6 +183,13 @@ def released_stream(stream: bytes, mark: bytes) -> bytes:
     return sha256(b"maia/1/released-stream\x00" + stream + mark).digest()[:_STREAM_BYTES]
 
 
+def _shown_to(wanting: object) -> bytes:
+    """Return what those see who want something, as it travels with an entry; nothing if it says nothing."""
+    if isinstance(wanting, Proof):
+        return wanting.view
+    return wanting.seen if isinstance(wanting, SubscriberGroup) else b""
+
+
 @dataclass(slots=True, eq=False)
 class Borders:
     """What is released to brokers of other domains."""
@@ -230,6 +242,14 @@ class Borders:
         released = self._view_of(key, mark)
         return None if released is None or is_summarised(released.view) else released.of(frame, rows)
 
+    def published(self, frame: Transit) -> list[AttributeUid]:
+        """Return the attributes of a frame that were published, and not made by a View at a border.
+
+        Of the others no right to publish speaks: who signs the frame was there to see what they were made of.
+        """
+        released = None if frame.view is None else self._view_of(frame.type_id, frame.view)
+        return [uid for uid in frame.frame.columns if released is None or not makes(released.view, uid)]
+
     def message(self, link: LinkId, seen: Transit, right: bytes, turn: Turn) -> Carried | None:
         """Return what was made for a class as it travels; of a signed type this broker signs it.
 
@@ -253,11 +273,11 @@ class Borders:
     def _view_of(self, key: TypeId, mark: bytes) -> Released | None:
         released = self._views.use(mark)
         if released is None:
-            proof = self.routes.book.behind_class(key, mark)
-            if mark != EVERYTHING and not (isinstance(proof, Proof) and proof.view):
+            wanted = self.routes.book.in_class(key, mark)
+            shown = next((seen for _, one in wanted if (seen := _shown_to(one))), EVERYTHING)
+            if mark != EVERYTHING and shown == EVERYTHING:
                 return None
-            view = view_from_bytes(proof.view if isinstance(proof, Proof) else EVERYTHING)
-            released = Released(view, mark, self.audiences.secrets)
+            released = Released(view_from_bytes(shown), mark, self.audiences.secrets)
             self._views.put(mark, released)
         return released
 
@@ -288,7 +308,7 @@ class Borders:
     def close_periods(self, key: TypeId, turn: Turn) -> None:
         """Release the summaries of a type whose periods are closed by now."""
         for mark, summaries in list(self._summaries.get(key, {}).items()):
-            is_wanted = self.routes.book.behind_class(key, mark) is not None
+            is_wanted = any(hop != LOCAL for hop, _ in self.routes.book.in_class(key, mark))
             for link, ref in list(summaries.joined):
                 if not self._is_owed(link, key, is_wanted=is_wanted):
                     del summaries.joined[link, ref]

@@ -11,7 +11,7 @@ is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -125,6 +125,7 @@ def verifying(
     rights: NamedRights,
     skew_s: int,
     *,
+    published: Callable[[Transit], Iterable[AttributeUid]],
     was_here: Callable[[Run], bool],
     is_to_be_verified: Callable[[], bool],
 ) -> Stage:
@@ -149,7 +150,7 @@ def verifying(
                     <= seconds_after(turn.now, skew_s)
                 ):
                     raise BrokenCredential("SIGNED-TOO-LONG-AGO", "a frame was signed too long ago, or ahead")
-            rights.check(link, frames[0], run.whole.frame.columns, turn)
+            rights.check(link, frames[0], published(run.whole), turn)
             signer_of_run(frames, checks)
         except BrokenCredential as problem:
             return _refused(run, turn, problem)

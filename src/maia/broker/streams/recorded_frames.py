@@ -22,6 +22,7 @@ from maia.broker.links.transit import Transit, from_carried
 from maia.broker.log.recording import Recording
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.known_types import KnownTypes
+from maia.broker.streams.borders import Borders
 from maia.broker.streams.neighbour import Signers, opened_part, said_in
 from maia.broker.turn import Turn
 from maia.errors import MaiaError, Refusal, Unavailable
@@ -67,6 +68,7 @@ class RecordedFrames:
     writers: PublisherRights
     signers: Signers
     named_rights: NamedRights
+    borders: Borders
     recording: Recording | None
 
     def read(self, logged: Logged) -> Outcome:
@@ -97,7 +99,7 @@ class RecordedFrames:
             raise PlainOfSealed("the owner of this type wants it sealed")
         found = from_carried(frame, self.types.kinds(frame.type_id))
         if isinstance(frame, CarriedSigned):
-            self.named_rights.check(link, frame, found.frame.columns, turn)
+            self.named_rights.check(link, frame, self.borders.published(found), turn)
             signer_of_run([frame], self.seals.checks)
         elif self.types.is_signed(frame.type_id):
             raise PlainOfSealed("REFUSED-UNSIGNED", "the owner of this type wants its frames signed")

@@ -13,7 +13,7 @@ what is sent, and that `hop_up` and `hop_gone` frame everything said on a link.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -81,9 +81,9 @@ class RoutingTable:
         routes = self._types.get(type_id)
         return {} if routes is None else routes.targets.by_class(frame, from_hop=from_hop)
 
-    def behind_class(self, type_id: TypeId, view: bytes) -> object:
-        """Return what travels with an entry of a neighbour for a class; None where there is none."""
-        return self._routes(type_id).behind_class(view)
+    def in_class(self, type_id: TypeId, view: bytes) -> Iterator[tuple[Hop, object]]:
+        """Yield who wants something of what a class sees, and what travels with it."""
+        return self._routes(type_id).in_class(view)
 
     def knows(self, type_id: TypeId) -> bool:
         """Return whether an interest or an offer of a type is registered, from any hop."""

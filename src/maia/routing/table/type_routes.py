@@ -295,11 +295,10 @@ class TypeRoutes:
         """Return the hops that want something of what a class sees."""
         return self.targets.of_class(view, (one for hop in self._interests.values() for one in hop.shown()))
 
-    def behind_class(self, view: bytes) -> object:
-        """Return what travels with an entry of a neighbour for a class; None where there is none."""
-        hops = (one for hop, one in self._interests.items() if hop != LOCAL)
-        shown = (group for one in hops for group in one.shown() if group.view == view)
-        return next((group.front.entry.baggage for group in shown), None)
+    def in_class(self, view: bytes) -> Iterator[tuple[Hop, object]]:
+        """Yield who wants something of what a class sees, and what travels with it."""
+        for hop, wanted in self._interests.items():
+            yield from ((hop, group.front.entry.baggage) for group in wanted.shown() if group.view == view)
 
     def held(self, hop: Hop) -> Mapping[bytes, Held]:
         """Return what a hop wants, by the ids of entries."""
