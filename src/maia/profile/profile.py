@@ -40,7 +40,7 @@ from maia.private_files import create_private, exposure, make_private_folder
 from maia.profile.files import ORGANISATION_FILE, PROFILE_FILE, PROFILE_SUFFIX, UnknownTypeName
 
 if TYPE_CHECKING:
-    from maia.credentials import NetworkName, SignedCertificate, VerifiedConstitution
+    from maia.credentials import NetworkName, Owner, SignedCertificate, VerifiedConstitution
     from maia.events import Instant
     from maia.types import SignedDefinition, VerifiedType
 
@@ -153,6 +153,15 @@ class Profile:
     def lineage(self, name: str, *, at: Instant) -> tuple[VerifiedType, ...]:
         """Return the newest version of a type that is named, after those it was made from, all verified."""
         return types_named(name, self.type_places(), constitutions=self.constitutions(), at=at)
+
+    def type_words(self) -> dict[str, tuple[Owner, str]]:
+        """Return the types that it knows, by words that `lineage` takes."""
+        from maia.profile.type_names import words_for
+
+        names = (one.definition.name for one in self.definitions())
+        return words_for(
+            ((one.owner, one.name) for one in names), folders=[place.parent for place in self.type_places()]
+        )
 
     def type_places(self) -> tuple[Path, ...]:
         """Return where its types are: those of a login lie in its wallet."""

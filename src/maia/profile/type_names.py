@@ -9,6 +9,7 @@ means none of a member's types is answered with the right that is missing, and h
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
@@ -63,6 +64,19 @@ def type_meant(
         (there, *_) = ("@".join(one) for one in called if one[1] == near[0])
         raise UnknownTypeName(f"there is no type `{shown}`; did you mean `{there}`?")
     raise UnknownTypeName(_not_granted(word, folders) or f"there is no type `{shown}`; there are {ways}")
+
+
+def words_for(
+    known: Iterable[tuple[Owner, str]], *, folders: Iterable[Path] = ()
+) -> dict[str, tuple[Owner, str]]:
+    """Return types by words that `type_meant` takes: a name, or NAME@OWNER where owners share it."""
+    owned = set(known)
+    counted = Counter(name for _, name in owned)
+    book = _book(folders) if len(counted) < len(owned) else AddressBook()
+    return {
+        name if counted[name] == 1 else f"{name}@{_written(owner, book, owned)}": (owner, name)
+        for owner, name in owned
+    }
 
 
 def _called_so(name: str, owned: Iterable[tuple[Owner, str]]) -> set[tuple[Owner, str]]:
@@ -163,6 +177,13 @@ def _is_called(owner: Owner, whose: str, book: AddressBook) -> bool:
 
 
 def _called(owner: Owner, book: AddressBook, owned: Iterable[tuple[Owner, str]]) -> str:
+    """Return what can be written behind the `@`, and for a stranger what it calls itself."""
+    known = book.keys.get(str(owner))
+    itself = f' (self-named "{known.name}")' if known is not None and known.chosen_by == ITSELF else ""
+    return _written(owner, book, owned) + itself
+
+
+def _written(owner: Owner, book: AddressBook, owned: Iterable[tuple[Owner, str]]) -> str:
     """Return what can be written behind the `@`: the user's name of an owner, or enough of its key."""
     known = book.keys.get(str(owner))
     if known is not None and known.chosen_by == OWN:
@@ -172,5 +193,4 @@ def _called(owner: Owner, book: AddressBook, owned: Iterable[tuple[Owner, str]])
     length = next(
         size for size in range(8, 65) if not any(one.startswith(f"{kind}:{digits[:size]}") for one in others)
     )
-    itself = f' (self-named "{known.name}")' if known is not None and known.chosen_by == ITSELF else ""
-    return f"{kind}:{digits[:length]}{itself}"
+    return f"{kind}:{digits[:length]}"

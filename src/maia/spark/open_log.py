@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,10 +32,10 @@ from maia.clock import system_now
 from maia.credentials import (
     Action,
     NetworkName,
+    Owner,
     Principal,
     SignedCertificate,
     SigningKey,
-    TypeName,
     VerifiedConstitution,
 )
 from maia.credentials.names import type_id
@@ -80,8 +80,8 @@ class LogReader:
     """A type by its name, after the versions that it was made from."""
     network: Callable[[], NetworkName]
     """The network of the key server; asked only if a type is sealed."""
-    known: Callable[[], Collection[TypeName]] = tuple
-    """The types that the reader has definitions of."""
+    known: Callable[[], Mapping[str, tuple[Owner, str]]] = dict
+    """The types that the reader has definitions of, by the words by which `versions` finds them."""
     folders: tuple[Path, ...] = ()
     """Folders in which statements may arrive while tables are read."""
     statements: tuple[Path, ...] = ()
@@ -117,7 +117,7 @@ def _reader(profile: Profile) -> LogReader:
         (*profile.certificates(), *read_certificates(wallet)),
         versions=lambda name: profile.lineage(name, at=system_now()),
         network=profile.network,
-        known=lambda: {one.definition.name for one in profile.definitions()},
+        known=profile.type_words,
         folders=(*(path for path in profile.settings.credentials if path.is_dir()), *wallet),
         keys_at=profile.settings.keys,
         constitutions=profile.constitutions(),
@@ -186,19 +186,18 @@ class RecordedLog:
         return ", ".join(map(str, self.places))
 
     def types(self) -> tuple[str, ...]:
-        """Return the types of which the log holds anything, among those that the reader knows."""
+        """Return the types of which the log holds anything, among those that the reader knows.
+
+        Types that two owners have called the same are `NAME@OWNER`, as `table` takes them.
+        """
         from maia.spark.governed.log_folder import LogFolder
 
         folders = [LogFolder(str(place)) for place in self.places]
         known = self._reader.known()
         return tuple(
-            sorted(
-                {
-                    one.name
-                    for one in known
-                    if any(log.of_type(type_id(one.owner, one.name)).stretches for log in folders)
-                }
-            )
+            word
+            for word, named in sorted(known.items())
+            if any(log.of_type(type_id(*named)).stretches for log in folders)
         )
 
     def table(

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from maia.clock import system_now
 from maia.organisation import Organisation
 from maia.profile import UnknownTypeName
+from maia.profile.profile import read_profile
 from maia.profile.type_names import type_meant
 from maia.testing.refusals import raises
 
@@ -42,7 +44,8 @@ def test_what_an_owner_calls_itself_is_shown_and_not_looked_up(
         port.define("ShipMovement", ship="string")
         if name == "rotterdam":
             port.join(ports["hamburg"].invite(port.principal).save(f"{name}.invite"))
-        file = port.grant(customs.principal, may="subscribe:ShipMovement").save(f"{name}.grant")
+        grant = port.grant(customs.principal, may="subscribe:ShipMovement", delegable=True)
+        file = grant.save(f"{name}.grant")
         customs.join(file, name="lower-elbe" if name == "hamburg" else None)
     monkeypatch.chdir(customs.folder)
     assert customs.event_type("ShipMovement@lower-elbe").name.owner == ports["hamburg"].principal
@@ -50,5 +53,13 @@ def test_what_an_owner_calls_itself_is_shown_and_not_looked_up(
     for word in ("ShipMovement", "ShipMovement@rotterdam", "ShipMovement@hamburg"):
         with pytest.raises(UnknownTypeName, match=f'{short}.* .self-named "rotterdam".*@lower-elbe'):
             customs.event_type(word)
+    held = read_profile(customs.add_member("desk", may="subscribe:ShipMovement@lower-elbe").path)
+    assert held.type_words() == {"ShipMovement": (ports["hamburg"].principal, "ShipMovement")}
+    customs.add_member("desk", may=f"subscribe:ShipMovement@{short}")
+    words = held.type_words()
+    assert set(words) == {"ShipMovement@lower-elbe", f"ShipMovement@{short}"}
+    assert {word: held.lineage(word, at=system_now())[-1].name.owner for word in words} == {
+        word: owner for word, (owner, _) in words.items()
+    }
     file = next(customs.folder.glob("types/*.type"))
     assert customs.event_type(str(file)).name.name == "ShipMovement"
