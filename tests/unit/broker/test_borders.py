@@ -289,6 +289,31 @@ def test_what_a_broker_abroad_missed_is_fetched_as_its_people_may_see_it() -> No
     )
 
 
+@pytest.mark.parametrize("routing", list(Routing))
+@pytest.mark.parametrize(
+    ("who", "seen"), [("inspector", [{"drug": "MORPHINE", "ward": "A"}]), ("matron", ROWS)]
+)
+def test_what_was_published_while_a_broker_abroad_was_down_waits_for_its_durable_subscriber(
+    routing: Routing, who: str, seen: list[dict[str, str]]
+) -> None:
+    """In a mesh its neighbour still knows what it wanted, and answers before the subscriber is back."""
+    net, home = Net(the_cast(), routing=routing, recording=RecordingSettings()), "hospital-edge"
+    net.broker(home)
+    joins = {"neighbours": (address_of(home),)} if routing is Routing.MESH else {"seeds": [home]}
+    net.broker("audit-edge", **joins)
+    net.advance(5)
+    net.client(who, "audit-edge").durable()
+    net.advance(5)
+    net.crash("audit-edge")
+    doctor = published(net)
+    net.restart("audit-edge")
+    net.live(80, lambda: doctor.advertise(ref=1))
+    again = net.client(who, "audit-edge")
+    again.durable()
+    net.advance(70)
+    assert again.logged_events() == seen
+
+
 def test_a_member_that_is_away_finds_what_its_organisations_broker_was_sent() -> None:
     """Its own interest ends with its lease; the broker's right, of which its own is a part, does not."""
     net = Net(the_cast())

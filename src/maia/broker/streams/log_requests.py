@@ -343,8 +343,8 @@ class LogRequests:
     ) -> tuple[list[Recorded] | None, bool]:
         """Return what may be recorded or passed on, or None for what was not expected from a neighbour.
 
-        Beside it, whether a frame's publisher is still to be confirmed. The checks are those of frames that
-        come by themselves.
+        Beside it, whether a frame's publisher is still to be confirmed, or its subscriber is to come back.
+        The checks are those of frames that come by themselves.
         """
         checked: list[Recorded] = []
         is_expected, is_awaited, (plain, sealed) = True, False, book_keys(request.message.type_id)
@@ -356,6 +356,9 @@ class LogRequests:
                 )
             if not self.router.expects(link, sealed if isinstance(frame, Sealed) else plain, turn.now):
                 is_expected = request.is_whole = False
+                continue
+            if isinstance(frame, Carried) and _is_for_nobody(request, frame):
+                is_awaited = True
                 continue
             try:
                 found = self.recorded_frames.check(link.id, frame, turn)
@@ -402,6 +405,11 @@ def _has(had: Mapping[tuple[bytes, bytes, bytes], RecordedRun], frame: Recorded)
 def _is_early(asked: FetchLog, interests: Sequence[RouteEntry]) -> bool:
     """Return whether an asker's interests have not come yet: its place must stay where it was."""
     return not {one.view for one in interests}.issuperset(asked.views)
+
+
+def _is_for_nobody(request: FetchRequest, frame: Carried) -> bool:
+    """Return whether a frame was released for those who were here before a restart, and are not back yet."""
+    return request.own is not None and not request.message.views and class_of_frame(frame)[0] is not None
 
 
 def _admitted_as_it_is(frame: Carried, wanted: Sequence[Predicate]) -> tuple[list[Recorded], bool]:
