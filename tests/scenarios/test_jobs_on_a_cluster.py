@@ -272,7 +272,8 @@ def test_an_application_that_loses_executors_charges_each_vehicle_once(spark, fo
 
 
 def test_a_client_without_the_secret_runs_nothing(spark, folder):  # spark: to stay in the lane of the others
-    """D9: the cluster's secret is needed."""
+    """D9: the cluster's secret is needed, and the client is told so in a sentence."""
+    assert "has another secret" in (folder / "intruder.log").read_text()
     assert not (folder / "got-in").exists()
     told = (folder / "daemons.log").read_text(errors="replace")
     assert "Registering app work" in told

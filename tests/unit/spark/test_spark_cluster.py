@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import zipfile
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maia.spark.session.cluster import Cluster, cluster_of, cluster_settings, package_zip
+from maia.spark.session.cluster import Cluster, check_master, cluster_of, cluster_settings, package_zip
+from maia.spark.session.session import spark_session
 from maia.testing.refusals import raises
 
 MASTER = "spark://10.0.0.1:7077"
@@ -97,6 +99,17 @@ def test_executors_reach_the_driver_by_the_way_that_leads_to_the_master():
     behind = Cluster(MASTER, SECRET, driver_host="driver.example", bind="10.0.0.8")
     seen, _ = cluster_settings(behind)
     assert (seen["spark.driver.host"], seen["spark.driver.bindAddress"]) == ("driver.example", "10.0.0.8")
+
+
+def test_a_master_that_does_not_listen_is_named_before_spark_tries_for_a_minute():
+    with socket.socket() as nobody, socket.create_server(("127.0.0.1", 0)) as one:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        away, there = (f"127.0.0.1:{held.getsockname()[1]}" for held in (nobody, one))
+        for master in (f"spark://{away}", f"sc://{away}/;use_ssl=true"):
+            refused = raises("UNAVAILABLE-SPARK", match=f"listens at `[a-z]+://{away}`")
+            with refused, spark_session(cluster=Cluster(master, SECRET)):
+                pass
+        check_master(Cluster(f"spark://{away},{there}", SECRET))
 
 
 def test_a_cluster_without_a_secret_is_refused(tmp_path):

@@ -8,18 +8,19 @@ gone when the command ends.
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from maia.cli.command import opt, options
 from maia.cli.inputs import moment, network_named, read_certificates, read_constitutions
-from maia.cli.output import Answer, row, type_places
+from maia.cli.output import Answer, row, type_places, wants_json
 from maia.cli.participate.membership import history_of, verified
 from maia.cli.progress import bar
 from maia.cli.trust.key import open_key
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from maia.spark.applications.runs import EventSource
     from maia.spark.governed.reader import Reader, ReaderIdentity
     from maia.spark.open_log import RecordedLog
+    from maia.spark.session.cluster import Cluster
     from maia.types import VerifiedType
 
 
@@ -308,8 +310,48 @@ def spark_for(
         cluster=where,
         settings=settings,
     )
-    with running as spark, told_by_spark(), _withheld_rows_named():
+    with ExitStack() as stack:
+        if where is None or where.kind == "local":
+            spark = stack.enter_context(running)
+        else:
+            with _said_late(lambda: f"waiting for `{where.master.partition('/;')[0]}` to take the job"):
+                spark = stack.enter_context(running)
+            stack.enter_context(_said_late(lambda: _without_executors(spark, where)))
+        stack.enter_context(told_by_spark())
+        stack.enter_context(_withheld_rows_named())
         yield spark
+
+
+@contextmanager
+def _said_late(look: Callable[[], str]) -> Iterator[None]:
+    """Say what a body waits for, if it is still there after ten seconds; nothing if that is empty."""
+
+    def say() -> None:
+        if text := look():
+            sys.stderr.write((json.dumps({"waiting": text}) if wants_json() else text) + "\n")
+            sys.stderr.flush()
+
+    timer = threading.Timer(_LATE_S, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _without_executors(spark: SparkSession, where: Cluster) -> str:
+    """Return that no worker of a cluster runs anything of the job yet; nothing if one does."""
+    if where.kind == "sc":
+        return ""  # the server has the executors
+    context: Any = spark.sparkContext  # Any: py4j is not typed
+    if context._jsc.sc().getExecutorMemoryStatus().size() > 1:  # the driver is in it
+        return ""
+    return (
+        f"waiting for a worker of `{where.master}`: none runs an executor of this job yet; each needs a free "
+        f"core and {where.executor_memory_mib} MiB of memory (`MAIA_SPARK_EXECUTOR_MIB`)"
+    )
 
 
 @contextmanager
@@ -352,6 +394,7 @@ def shown_values(value: Any) -> Any:
 
 
 _LOOK_S: Final = 0.3
+_LATE_S: Final = 10.0
 _SHOWN: Final = 1000
 
 

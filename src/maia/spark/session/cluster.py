@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from maia.errors import BadInput
+from maia.errors import BadInput, Unavailable
 from maia.spark.errors import BROUGHT_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cluster",
+    "check_master",
     "cluster_of",
     "cluster_settings",
     "desk_place",
@@ -49,6 +50,9 @@ _MASTERS: Final = {
 }
 _HAS_SECRET: Final = ("spark", "sc")
 """The others make a secret for each job."""
+_ADDRESS: Final = re.compile(rf"({_HOST})(?::(\d{{1,5}}))?", re.ASCII)
+_CONNECT_PORT: Final = 15002
+_ANSWERS_S: Final = 5.0
 _SECRET_MIN: Final = 16
 _SECRET_MAX: Final = 4096
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -146,6 +150,27 @@ def _way_to(host: str) -> str:
             return str(probe.getsockname()[0])
     except OSError:
         return _LOOPBACK
+
+
+def check_master(cluster: Cluster) -> None:
+    """Refuse a master, or a server of Connect, at whose address nobody listens: Spark tries for a minute."""
+    if cluster.kind not in _HAS_SECRET:
+        return
+    _, _, rest = cluster.master.partition("://")
+    problems = []
+    for host, port in _ADDRESS.findall(rest.partition("/")[0]):
+        try:
+            socket.create_connection(
+                (host.strip("[]"), int(port or _CONNECT_PORT)), timeout=_ANSWERS_S
+            ).close()
+        except (OSError, OverflowError) as problem:
+            problems.append(f"{host}: {problem}")
+        else:
+            return
+    raise Unavailable(
+        "UNAVAILABLE-SPARK",
+        f"nobody listens at `{cluster.master.partition('/;')[0]}` ({', '.join(problems)})",
+    )
 
 
 def cluster_settings(cluster: Cluster) -> tuple[dict[str, str], dict[str, str]]:

@@ -11,19 +11,20 @@ quoted when the start fails.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from maia.errors import Unavailable
 from maia.spark.errors import reason_of, told_by_spark
-from maia.spark.session.cluster import Cluster, cluster_settings, is_here, package_zip
+from maia.spark.session.cluster import Cluster, check_master, cluster_settings, is_here, package_zip
 from maia.spark.session.java_home import (
     ClassArchive,
     JavaHome,
@@ -43,6 +44,8 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _STOP_S: Final = 20
 _RECORD_S: Final = 300
 _LOG_SHOWN: Final = 2_000
+
+_ERROR: Final = re.compile(r"^\d\d:\d\d:\d\d ERROR (.*)$", re.M)
 
 _LOG_SETTINGS: Final = """\
 rootLogger.level = error
@@ -88,6 +91,8 @@ def spark_session(  # noqa: PLR0913 - every one is named at the call
     one. That command hands in a `new_archive`, which Java writes when the session ends.
     """
     check_spark_version(import_module("pyspark").__version__)
+    if cluster is not None:
+        check_master(cluster)
     with tempfile.TemporaryDirectory(prefix="maia-spark-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         if cluster is not None and cluster.kind == "sc":
@@ -219,6 +224,7 @@ def _started(
     settings: Mapping[str, str], secret: Mapping[str, str], variables: Mapping[str, str], scratch: Path
 ) -> tuple[SparkSession, Any]:
     # Any: py4j, through which PySpark calls Java, is not typed.
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -227,18 +233,28 @@ def _started(
     if SparkContext._active_spark_context is not None:
         raise Unavailable("UNAVAILABLE-SPARK", "a Spark session is running in this process already")
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    log = scratch / "java.log"
+    log, begun = scratch / "java.log", ExitStack()
     with _environment(variables):
         try:
             # These become Java's command line, which every user of the machine can read.
             with log.open("wb") as file:
                 # PySpark's own types stop short of this function.
                 gateway = launch_gateway(conf=conf, popen_kwargs={"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+            begun.callback(_end_java, gateway, _STOP_S)
             conf.setAll(list(secret.items()))
             context = SparkContext(conf=conf, gateway=gateway)
+            begun.callback(context.stop)
+            return SparkSession(context), gateway
         except PySparkRuntimeError as problem:
             raise Unavailable("UNAVAILABLE-SPARK", f"Spark did not start: {_end_of(log)}") from problem
-        return SparkSession(context), gateway
+        except Py4JError as problem:
+            begun.close()
+            master, said = conf.get("spark.master"), _last_error(log).rstrip(".")
+            raise Unavailable(
+                "UNAVAILABLE-SPARK",
+                f"Spark did not start with the master `{master}`: {said}; a master that is there and does "
+                "not answer has another secret, or another version of Spark",
+            ) from problem
 
 
 def _variables(
@@ -281,9 +297,13 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _stop(session: SparkSession, gateway: Any, seconds: int) -> None:
+    session.stop()
+    _end_java(gateway, seconds)
+
+
+def _end_java(gateway: Any, seconds: int) -> None:
     from pyspark import SparkContext
 
-    session.stop()
     gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
@@ -304,6 +324,12 @@ def _end_of(log: Path) -> str:
     except OSError:
         return "it wrote no log"
     return text[-_LOG_SHOWN:] or "it wrote nothing"
+
+
+def _last_error(log: Path) -> str:
+    """Return what Java logged last, without the frames that may follow it."""
+    said = _ERROR.findall(_end_of(log))
+    return said[-1] if said else "it gave no reason"
 
 
 # The archive of Spark's classes.
