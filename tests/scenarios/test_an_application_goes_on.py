@@ -20,11 +20,13 @@ from pyspark.sql import SparkSession
 
 import maia
 from maia.cli import main
-from maia.spark.applications import APPLICATIONS, TRACKING, Application
+from maia.spark.applications import APPLICATIONS, BILLING, TRACKING, Application
 from maia.spark.applications.following import Outlet, start_following, table_of
+from maia.spark.errors import told_by_spark
 from maia.spark.generators import GENERATORS, Order
 from maia.spark.generators.files import write_generated
 from maia.testing import wait_until
+from maia.testing.refusals import raises
 from support.charging import MONDAY, charging_city, following_words
 from support.processes import maia as command
 
@@ -163,6 +165,20 @@ def test_a_table_is_what_was_said_last(
         query.processAllAvailable()
     finally:
         query.stop()
+    if application is BILLING:
+        others = start_following(
+            application,
+            events.parquet(str(tmp_path / "events")),
+            terms,
+            Outlet(table=str(tmp_path / "said")),
+            checkpoint=str(tmp_path / "another"),
+            every_s=0.1,
+        )
+        try:
+            with raises("INPUT-PIPELINE-RESULT", match="later batches than 0"), told_by_spark():
+                others.processAllAvailable()
+        finally:
+            others.stop()
     whole = application.of(there, terms)
     kept = table_of(spark, application, str(tmp_path / "said")).select(*whole.columns)
     rows = sorted(map(str, whole.collect()))

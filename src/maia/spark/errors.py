@@ -30,6 +30,9 @@ _PLACE: Final = re.compile(
     r"|(?:Permission denied|[Ff]ile does not exist|File|Path does not exist|PATH_NOT_FOUND[^:]*)[:,]? "
     r"(?:user=\S+ )?[`'\"]?(?P<named>(?:[a-z0-9]+:)?/[^\s`'\",]+)[`'\"]?(?P<missing> does not exist)?"
 )
+_OTHERS_STATE: Final = re.compile(
+    r"\[(?:STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE)\b"
+)
 _TOO_LARGE: Final = re.compile(r"spark\.driver\.maxResultSize")
 _NO_PACKAGE: Final = re.compile(r"ModuleNotFoundError: No module named 'maia'")
 _FRAME: Final = re.compile(r"^\s+at |^\s*\.\.\. \d+ more|^\s+File \"|^JVM stacktrace", re.M)
@@ -108,6 +111,11 @@ def job_problem(text: str) -> Refusal | Unavailable:
             "PIPELINE-PLACE",
             f"a worker cannot use `{named[:_SHOWN]}`: {place['why'] or why}; name a place that every worker "
             "reaches and that its account may use",
+        )
+    if _OTHERS_STATE.search(text):
+        reason = (
+            "the checkpoint holds the state of another application, or of another version of it: go on with "
+            "its own, or begin with a new one"
         )
     return JobFailed(JobFailed.code, f"the job has failed: {reason}")
 

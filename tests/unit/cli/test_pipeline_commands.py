@@ -59,6 +59,13 @@ def test_events_are_made_in_a_new_folder(maia, tmp_path):
     assert "already there" in err
 
 
+def test_a_result_that_is_there_is_refused_before_spark_starts(maia, monkeypatch, tmp_path):
+    maia("pipeline", "generate", "sightings", "city", "--rows", "10")
+    monkeypatch.setattr(spark_session, "spark_session", lambda *_, **__: pytest.fail("Spark has started"))
+    status, _, err = maia("pipeline", "run", "billing", "--from", "city", "--out", "city")
+    assert (status, "already there" in err) == (2, True)
+
+
 def test_a_result_is_kept_drawn_and_added_up(on_spark, tmp_path):
     run = ("pipeline", "run", "billing", "--from", "city", "--out", "charges", "--plot", "charges.png")
     status, out, err = on_spark(*run, "--json")

@@ -54,6 +54,12 @@ ValueError: no such plate
             "PIPELINE-RESULT-SIZE",
             "--out s3://",
         ),
+        (
+            "[STREAM_FAILED] Query terminated with exception: "
+            "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] The operator does not",
+            "PIPELINE-JOB-FAILED",
+            "the checkpoint holds the state of another application",
+        ),
         ("", "PIPELINE-JOB-FAILED", "Spark gave no reason"),
     ],
 )

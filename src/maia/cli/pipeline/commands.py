@@ -140,7 +140,7 @@ def run(
           --publish office.maia --publish-type Traffic --checkpoint traffic-checkpoint
         maia pipeline run billing --from /shared/city --out s3://results/charges
     """
-    from maia.spark.applications.runs import interruptible
+    from maia.spark.applications.runs import check_result, interruptible
     from maia.spark.applications.runs import run as run_application
 
     application, terms = _application(name, changes)
@@ -153,6 +153,7 @@ def run(
             )
         with spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib, shared=checkpoint) as spark:
             return follow(spark, application, terms, asked, how, out=out, checkpoint=checkpoint)
+    check_result(out)
     with (
         spark_for("maia-pipeline", cores=cores, memory_mib=memory_mib, shared=checkpoint) as spark,
         _result_for(spark, out) as result,

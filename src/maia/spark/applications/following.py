@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.errors import BadInput
 from maia.spark.applications.application import Application
+from maia.spark.errors import told_to_spark
 from maia.views.plan import spark_type
 
 if TYPE_CHECKING:
@@ -47,6 +49,23 @@ class Outlet:
         else:
             said.write.mode("overwrite").parquet(f"{self.table}/{BATCH}={batch}")
 
+    def check(self, spark: SparkSession, batch: int) -> None:
+        """Refuse a table with later batches: no checkpoint goes back, so they are another's."""
+        if self.table is None:
+            return
+        try:
+            there = spark.read.schema(f"{BATCH} bigint").parquet(self.table).where(F.col(BATCH) > batch)
+        except AnalysisException as problem:
+            if problem.getCondition() == "PATH_NOT_FOUND":
+                return
+            raise
+        if there.limit(1).count():
+            raise BadInput(
+                "INPUT-PIPELINE-RESULT",
+                f"`{self.table}` has later batches than {batch}, at which this checkpoint is: they are "
+                "another's; go on with that checkpoint, or name a new table (--out)",
+            )
+
 
 # Any: each application has terms of its own.
 def start_following(
@@ -62,10 +81,20 @@ def start_following(
     result = application.of(counted(events), terms)
     if outlet.event_type is not None:
         as_events(result, outlet.event_type)  # refuses before anything runs
+    is_first = True
+
+    def write(said: DataFrame, batch: int) -> None:
+        nonlocal is_first
+        if is_first:
+            with told_to_spark():
+                outlet.check(said.sparkSession, batch)
+            is_first = False
+        outlet.write(said, batch)
+
     return (
         result.writeStream.outputMode("update")
         .queryName(f"maia {application.name}")
-        .foreachBatch(outlet.write)
+        .foreachBatch(write)
         .option("checkpointLocation", checkpoint)
         .trigger(processingTime=f"{every_s:g} seconds")
         .start()
