@@ -148,9 +148,10 @@ def who_can(
         maia pipeline closure who-can today --type hospital.Result --attribute patient --at
           2026-12-24T00:00:00Z
     """
-    from maia.spark.closure.tables import open_closure
+    from maia.spark.closure.tables import check_asked, open_closure
 
     found = open_closure(closure)
+    check_asked(found, type_name, attribute)
     with spark_for("maia-closure", long_running=False) as spark:
         from maia.spark.closure.tables import who_can as question
 

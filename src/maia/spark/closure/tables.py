@@ -610,6 +610,26 @@ def who_can(
     return found
 
 
+def check_asked(closure: Closure, type_name: str, attribute: str | None) -> None:
+    """Refuse what the closure does not know: that nobody can see it would be no answer."""
+    if type_name not in closure.names:
+        known = ", ".join(sorted(closure.names))
+        raise BadInput("INPUT-CLOSURE", f"the closure has no type `{type_name}`; it has {known or 'none'}")
+    world = World(closure.types, closure.quorums, closure.at)
+    own = [
+        one
+        for event_type in world.types
+        if event_type.name.name == type_name
+        for one in event_type.attributes
+    ]
+    if attribute is not None and attribute not in {word for one in own for word in (one.name, one.uid)}:
+        raise BadInput(
+            "INPUT-CLOSURE",
+            f"`{type_name}` has no attribute `{attribute}`; it has "
+            + ", ".join(dict.fromkeys(one.name for one in own)),
+        )
+
+
 def difference(spark: SparkSession, old: Closure, new: Closure) -> DataFrame:
     """Return the rights that only one of two closures has, `more` of the new one and `less` of the old."""
     sides = (_some(spark, *pair) for pair in ((old, new), (new, old)))

@@ -85,6 +85,13 @@ def test_a_revoked_certificate_is_replayed_and_shows_in_the_difference(desk_top,
         str(READER.principal),
         "numberplate",
     )
+    who_can = ["pipeline", "closure", "who-can", "old", "--type"]
+    for asked, there in (
+        (["uk.gov.Numberplates"], "it has uk.gov.Numberplate"),
+        (["uk.gov.Numberplate", "--attribute", "plate"], "it has numberplate, "),
+    ):
+        assert main([*who_can, *asked]) == 2  # that nobody can see it would be no answer
+        assert there in capsys.readouterr().err
     asked = ["pipeline", "what-if", "--revoke", "pool/reader.cert", "--pool", "pool", "--log", "events"]
     assert main([*asked, "--examples", "1", *ASKER]) == 0
     (found,) = said(capsys)
