@@ -17,6 +17,7 @@ def test_a_long_wait_is_said_once_and_a_short_one_is_not(
     with source._said_late(lambda: "too early"):
         pass
     monkeypatch.setattr(source, "_LATE_S", 0.0)
+    monkeypatch.setattr(source, "wants_json", lambda: False)
     looked = threading.Event()
 
     def look() -> str:

@@ -123,8 +123,9 @@ def test_growth_is_measured_for_every_subject(bench, capsys):
     curves = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     subjects = {"subscriptions", "wallets", "key-groups", "brokers", "log-rows", "sealed-log"}
     assert {curve["subject"] for curve in curves} == subjects
-    for curve in curves:  # a small size may be too cheap to be counted
-        assert any(cost > 0 for _, cost in curve["points"]), curve
+    # A small size may be too cheap to be counted, and all of it be in a worker's memory already.
+    assert all(curve["points"] for curve in curves)
+    assert {curve["subject"] for curve in curves if any(cost > 0 for _, cost in curve["points"])} == subjects
     beyond = {curve["subject"] for curve in curves if curve["extrapolated"]}
     assert beyond == {"log-rows", "sealed-log"}
 
