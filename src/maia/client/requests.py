@@ -25,7 +25,14 @@ from maia.client.alarms import RENEWAL, Alarms
 from maia.client.authors import AuthorReader
 from maia.client.deliveries import what_arrived
 from maia.client.entries import Advertised, EntryStage, RequestEntry, Subscribed, message_asking_for
-from maia.client.errors import CANNOT_SEAL, ElsewhereServed, QuestionNotOurs, is_passing, told_by_broker
+from maia.client.errors import (
+    CANNOT_SEAL,
+    KEY_SERVER_AWAY,
+    ElsewhereServed,
+    QuestionNotOurs,
+    is_passing,
+    told_by_broker,
+)
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
 from maia.credentials import Action, Principal, SignedStatement, SigningKey
@@ -486,7 +493,7 @@ class Requests:
             entry.hands_over = True
             return self._ask(entry, now, renews=entry.is_renewing)
         is_awaited = problem.code == _AWAITED and entry.failures < _AWAITED_TIMES
-        if is_awaited or (is_passing(problem.code) and entry.was_accepted):
+        if is_awaited or problem.code == KEY_SERVER_AWAY or (is_passing(problem.code) and entry.was_accepted):
             return self._put_off(entry, problem, now)
         stood = entry.stage is EntryStage.ACCEPTED
         self._give_up(entry, problem)
@@ -513,8 +520,8 @@ class Requests:
             entry.stage = EntryStage.WAITING
         entry.failures += 1
         wait_s = doubled(self._settings.dial_again_s, entry.failures + 1, most=self.lease_s / 4)
-        if problem.code == _AWAITED:
-            wait_s = min(wait_s, _AWAITED_MOST_S)
+        if problem.code == _AWAITED or not entry.was_accepted:
+            wait_s = min(wait_s, _AWAITED_MOST_S)  # the application waits for its answer
         self._alarms.ask(entry.ref, seconds_after(now, wait_s))
         is_late = problem.code != _AWAITED or entry.failures >= _AWAITED_QUIETLY
         # What is only to be renewed is served until its lease ends.

@@ -42,7 +42,7 @@ from maia.client.api.subscription import AskedSubscription, Subscription
 from maia.client.api.topics import Topic, TopicsSubscription, by_tree, new_publication
 from maia.client.api.types import EventType, KnownTypes, predicate_for, requirement_for, topic_pattern
 from maia.client.entries import Numbering, RequestEntry
-from maia.client.errors import KEY_SERVER_AWAY, BrokerUnavailable, ElsewhereServed
+from maia.client.errors import ElsewhereServed
 from maia.credentials import Owner, Principal, SignedCertificate, SignedStatement, TopicName, TypeName
 from maia.credentials.identity import SignedIdentity
 from maia.credentials.requirements import NO_REQUIREMENT
@@ -61,7 +61,6 @@ from maia.wire.effects import Effect
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _PROCESSES_MAX: Final = 64
-_KEYS_AGAIN_S: Final = 0.5
 ANSWER_S: Final = 30.0
 """How long an application waits for an answer unless it says otherwise."""
 
@@ -275,27 +274,13 @@ class Client:
         known = await self._meant(event_type, timeout_s)
         wanted, required = predicate_for(filter, known, topic_pattern(event_type)), requirement_for(requires)
         written = None if written_as is None else await self._meant(written_as, timeout_s)
-        told, loop, is_told = on_warning or self._on_warning, asyncio.get_running_loop(), False
-        until = loop.time() + timeout_s
-        while True:
-            entry, effects = self._session.advertise(
-                known, wanted, self._clock(), numbering, signs=signs, requires=required, written=written
-            )
-            publisher = Publisher(self, entry, told, on_answer)
-            self._publishers[entry.ref] = publisher
-            try:
-                await self._standing(entry, effects, max(0.0, until - loop.time()))
-            except BrokerUnavailable as problem:
-                if problem.code != KEY_SERVER_AWAY or loop.time() + _KEYS_AGAIN_S > until:
-                    raise
-                if told is not None and not is_told:
-                    told(problem)
-                is_told = True
-                await asyncio.sleep(_KEYS_AGAIN_S)
-                continue
-            if told is not None and is_told:
-                told(None)
-            return publisher
+        entry, effects = self._session.advertise(
+            known, wanted, self._clock(), numbering, signs=signs, requires=required, written=written
+        )
+        publisher = Publisher(self, entry, on_warning or self._on_warning, on_answer)
+        self._publishers[entry.ref] = publisher
+        await self._standing(entry, effects, timeout_s)
+        return publisher
 
     async def publish(
         self,
