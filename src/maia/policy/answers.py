@@ -30,7 +30,7 @@ from maia.errors import BadInput
 from maia.events import AttributeUid, Frame, Kind, Kinds, attribute_uid, is_of_event
 from maia.expressions.syntax import Rule, Take
 from maia.policy.grants import conjoined
-from maia.policy.view import View, Window, asks_of, is_for_one, kinds_shown, shows
+from maia.policy.view import View, Window, asks_of, is_for_one, kinds_shown, shows, touched
 from maia.policy.view_bytes import view_from_bytes, view_to_bytes
 from maia.predicates import (
     AllOf,
@@ -98,7 +98,7 @@ def needed_answers(
     seen, after = _seen(window, recipient), kinds_shown(window, kinds)
     if len(seen) > _SEEN_BYTES_MAX:
         return ()
-    made = (Shown(seen, uid, after[uid]) for uid in sorted(_touched(window)) if uid in after)
+    made = (Shown(seen, uid, after[uid]) for uid in sorted(touched(window)) if uid in after)
     return (Shown(seen, None, Kind.BOOL), *made)
 
 
@@ -157,7 +157,7 @@ def read_for(said: Said) -> frozenset[AttributeUid]:
     """Return the attributes that an answer is made of."""
     if not isinstance(said, Shown):
         return attributes_of(said)
-    kept = frozenset(() if said.uid is None else (said.uid,)) - _touched(said.window)
+    kept = frozenset(() if said.uid is None else (said.uid,)) - touched(said.window)
     return _read_by(said.window) | kept
 
 
@@ -220,11 +220,11 @@ def _taking(
         first = replace(window, transformations=steps[:count])
         seen = _seen(first, recipient)
         made = {said.uid: Take(uid, said.kind) for uid, said in of_it if said.seen == seen}
-        touched, rules = _touched(first), (rule for step in steps[:count] for rule in step.rules)
+        of_steps, rules = touched(first), (rule for step in steps[:count] for rule in step.rules)
         assigned = {rule.uid for rule in rules if rule.value is not None}
         if made.keys() >= {None, *(uid for uid in assigned if shows(first, uid))}:
             names = frozenset(uid for uid in made if uid is not None)
-            taken = [Rule(uid, made.get(uid)) for uid in sorted(touched | names)]
+            taken = [Rule(uid, made.get(uid)) for uid in sorted(of_steps | names)]
             taken += [Rule(take.uid, None) for take in made.values()]  # they are no attributes of the type
             read = _with(window.attributes, frozenset(take.uid for take in made.values()))
             step = Transformation(steps[0].by, tuple(taken), _with(_left_by(first), names))
@@ -234,11 +234,6 @@ def _taking(
 
 def _seen(window: Window, recipient: bytes) -> bytes:
     return view_to_bytes(View((window,), recipient=recipient if is_for_one(window) else b""))
-
-
-def _touched(window: Window) -> frozenset[AttributeUid]:
-    """Return the attributes that transformations change or remove."""
-    return frozenset(rule.uid for step in window.transformations for rule in step.rules)
 
 
 def _left_by(window: Window) -> AttributeSet:

@@ -147,6 +147,11 @@ def keeps(window: Window, uid: AttributeUid) -> bool:
     )
 
 
+def touched(window: Window) -> frozenset[AttributeUid]:
+    """Return the attributes that transformations assign or remove."""
+    return frozenset(rule.uid for step in window.transformations for rule in step.rules)
+
+
 def makes(view: View, uid: AttributeUid) -> bool:
     """Return whether a View may show an attribute otherwise than it was published."""
     return any(shows(window, uid) and not keeps(window, uid) for window in view.windows)

@@ -50,6 +50,7 @@ from maia.policy.view import (
     keeps,
     kinds_shown,
     publisher_asked,
+    touched,
 )
 from maia.policy.view_bytes import EVERYTHING, class_of, view_to_bytes
 from maia.predicates import (
@@ -300,8 +301,8 @@ class SubscriberGroup(msgspec.Struct, eq=False, gc=False):
     def asks(self) -> frozenset[AttributeUid]:
         """Return the published attributes that decide what this class sees."""
         windows = self.basis.windows
-        made = [{rule.uid for step in one.transformations for rule in step.rules} for one in windows]
-        asked = attributes_of(self.interest).difference(made[0].intersection(*made) if made else ())
+        made = frozenset.intersection(*map(touched, windows)) if windows else frozenset()
+        asked = attributes_of(self.interest) - made
         return asked.union(attributes_of(self.routed), *map(asks_of, windows))
 
     @property

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from maia.broker.interests.outbox import Outbox
+from maia.broker.interests.outbox import Outbox, seen_behind
 from maia.broker.interests.routes import REPLICAS, Neighbour, Routes, book_keys
 from maia.broker.links.links import Link
 from maia.broker.own import Own
@@ -105,7 +105,7 @@ class ExpectedSources:
         ends = {EVERYTHING: now} | {
             entry.view: summary.closes_at(period_of(summary, now + summary.late_s * SECOND))
             for entry in self.routes.book.sent_to(neighbour.node, type_id)[0]
-            if (summary := summary_of(view_from_bytes(self.outbox.seen_behind(entry.baggage)))) is not None
+            if (summary := summary_of(view_from_bytes(seen_behind(entry.baggage)))) is not None
         }
         doubted_until = neighbour.doubt_ends
         is_doubted = doubted_until is not None and (type_id, _OFFER) in neighbour.doubtful

@@ -156,16 +156,10 @@ class Outbox:
         credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
         if isinstance(entry, Subscription):
             own = with_filter(entry.frame, entry.own, entry.filter)
-            return Proof(entry.frame, own, credentials, view=self.seen_behind(baggage))
+            return Proof(entry.frame, own, credentials, view=seen_behind(baggage))
         if isinstance(baggage, ProjectedOffer):
             credentials = (*baggage.definitions, *credentials)
         return new_proof(entry.proof, credentials)
-
-    def seen_behind(self, baggage: object) -> bytes:
-        """Return what those see, whatever they select, for whom an entry is."""
-        if isinstance(baggage, Proof):
-            return baggage.view
-        return baggage.seen if isinstance(baggage, SubscriberGroup) else EVERYTHING
 
     def right_behind(self, baggage: object) -> Authorisation | None:
         """Return the right behind a local entry; None if there is none."""
@@ -244,3 +238,10 @@ def _speaks_of_sub_type(type_id: bytes, entry: Subscription | Advertisement) -> 
     rights = [signed.certificate for signed in entry.right.used]
     said = [one.authority.restriction for one in rights if isinstance(one, AuthorisationCertificate)]
     return not attributes_of(AllOf((*said, entry.right.filter))) <= above.kinds.keys()
+
+
+def seen_behind(baggage: object) -> bytes:
+    """Return what those see, whatever they select, for whom an entry is, as it travels with it."""
+    if isinstance(baggage, Proof):
+        return baggage.view
+    return baggage.seen if isinstance(baggage, SubscriberGroup) else EVERYTHING

@@ -261,8 +261,8 @@ def identity_of(frame: Recorded) -> tuple[StreamId, int, RowSet]:
     if isinstance(frame, Unblinded):
         return (frame.inner_publisher, frame.inner_stream), frame.inner_sequence, ALL_ROWS
     rows = row_set(frame.kept) if frame.kept else ALL_ROWS
-    is_all = isinstance(frame, Carried) and class_of_frame(frame)[0] == EVERYTHING
-    return (frame.publisher, origin_of(frame) if is_all else frame.stream), frame.sequence, rows
+    view, origin = class_of_frame(frame) if isinstance(frame, Carried) else (None, b"")
+    return (frame.publisher, origin if view == EVERYTHING else frame.stream), frame.sequence, rows
 
 
 def origin_of(frame: Recorded) -> bytes:

@@ -19,14 +19,9 @@ from hashlib import sha256
 from typing import Final
 
 from maia.bounded_map import BoundedMap
-from maia.broker.audiences.local_subscribers import (
-    Audiences,
-    ClassSummaries,
-    SubscriberGroup,
-    as_rules_see,
-)
-from maia.broker.interests.entries import Proof
+from maia.broker.audiences.local_subscribers import Audiences, ClassSummaries, as_rules_see
 from maia.broker.interests.named_rights import NamedRights
+from maia.broker.interests.outbox import seen_behind
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.keys import SealingKeys
@@ -183,13 +178,6 @@ def released_stream(stream: bytes, mark: bytes) -> bytes:
     return sha256(b"maia/1/released-stream\x00" + stream + mark).digest()[:_STREAM_BYTES]
 
 
-def _shown_to(wanting: object) -> bytes:
-    """Return what those see who want something, as it travels with an entry; nothing if it says nothing."""
-    if isinstance(wanting, Proof):
-        return wanting.view
-    return wanting.seen if isinstance(wanting, SubscriberGroup) else b""
-
-
 @dataclass(slots=True, eq=False)
 class Borders:
     """What is released to brokers of other domains."""
@@ -217,7 +205,7 @@ class Borders:
         for mark in sorted(by_class):
             wanted, released = by_class[mark], self._view_of(key, mark)
             if released is not None and is_summarised(released.view):
-                self._summarise(key, released, whole, wanted, now).right = right
+                self._summarise(key, released, whole, wanted, now, right)
                 continue
             made: dict[tuple[int, ...], list[LinkId]] = {}
             for link, rows in wanted.items():
@@ -274,7 +262,7 @@ class Borders:
         released = self._views.use(mark)
         if released is None:
             wanted = self.routes.book.in_class(key, mark)
-            shown = next((seen for _, one in wanted if (seen := _shown_to(one))), EVERYTHING)
+            shown = next((seen for _, one in wanted if (seen := seen_behind(one))), EVERYTHING)
             if mark != EVERYTHING and shown == EVERYTHING:
                 return None
             released = Released(view_from_bytes(shown), mark, self.audiences.secrets)
@@ -290,7 +278,8 @@ class Borders:
         whole: Transit,
         wanted: Mapping[LinkId, Sequence[int]],
         now: Instant,
-    ) -> ClassSummaries:
+        right: bytes,
+    ) -> None:
         """Count rows for those who see summaries alone; links get the periods that begin from now on."""
         audiences, of_type = self.audiences, self._summaries.setdefault(key, {})
         summaries = of_type.get(released.mark)
@@ -302,8 +291,8 @@ class Borders:
             summaries.joined.setdefault((link, 0), now)
         rows = sorted({row for some in wanted.values() for row in some})
         summaries.take(whole, rows, now)
+        summaries.right = right
         self.timers.add(ClosePeriods(key), summaries.periods.closes_after(now))
-        return summaries
 
     def close_periods(self, key: TypeId, turn: Turn) -> None:
         """Release the summaries of a type whose periods are closed by now."""

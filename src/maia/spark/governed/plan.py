@@ -33,6 +33,7 @@ from maia.policy.view import (
     publisher_asked,
     shows,
     split,
+    touched,
 )
 from maia.policy.view_bytes import EVERYTHING, class_of, view_to_bytes
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
@@ -469,7 +470,8 @@ def _planned(one: Slice, delivered: Sequence[Attribute], known: Kinds) -> Plan:
     if transforms:
         interest = frozenset(uid for uid in interest & known.keys() if any(keeps(w, uid) for w in windows))
         names |= interest
-        asks = frozenset(uid for uid in asks if uid in known or uid not in _assigned(transforms))
+        made = frozenset[AttributeUid]().union(*map(touched, transforms))
+        asks = frozenset(uid for uid in asks if uid in known or uid not in made)
     # What a transformation shows it has made of what it reads, which is among what is asked.
     shown = {
         uid
@@ -504,7 +506,3 @@ def _kinds(uids: Collection[AttributeUid], known: Kinds) -> dict[AttributeUid, K
             "your right depends on an attribute of another version: hand that version over",
         )
     return {uid: known[uid] for uid in sorted(uids)}
-
-
-def _assigned(windows: Sequence[Window]) -> frozenset[AttributeUid]:
-    return frozenset(rule.uid for window in windows for step in window.transformations for rule in step.rules)
