@@ -2,7 +2,8 @@
 
 Locks carry hashes and no addresses. No file names a machine's folder. Error
 codes are unique and documented. Links between documents lead somewhere, and so
-does every row of the papers' table; every attack has a test. One line per problem; exit status 1 if any.
+does every row of the papers' table; every attack has a test. The list of unsteady
+tests is in order. One line per problem; exit status 1 if any.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import decision_index
 import error_codes
 import pictures
 import reference_pages
+import unsteady
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = (
@@ -198,6 +200,11 @@ def docstrings_name_files_that_exist() -> Iterator[str]:
                 yield f"{named(path)}:{line_of(text_of(path), found.start())} names `{file}`: not there"
 
 
+def unsteady_tests_are_listed_in_order() -> Iterator[str]:
+    """A test that waits to be mended is there, with when and at which commit it failed, and what was seen."""
+    yield from unsteady.problems()
+
+
 def documents() -> Iterator[Path]:
     """Return the pages that people read."""
     for path in tracked():
@@ -221,6 +228,7 @@ CHECKS = (
     papers_rows_name_files_that_exist,
     decisions_have_their_four_parts,
     docstrings_name_files_that_exist,
+    unsteady_tests_are_listed_in_order,
 )
 
 
