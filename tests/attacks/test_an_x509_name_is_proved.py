@@ -157,6 +157,7 @@ def test_commands_name_prove_and_refuse(tmp_path: Path) -> None:
     pem = X509.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     files = {"anna.pem": in_pem(*CHAIN), "anna.x509": pem, "norway.pem": NORWAY.pem, "other.pem": OTHER.pem}
     files |= {"good.crl": BETWEEN.revoke(), "bad.crl": BETWEEN.revoke(CERTIFICATE)}
+    files["above.crl"] = NORWAY.revoke()
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     issue = (
@@ -215,11 +216,13 @@ def test_commands_name_prove_and_refuse(tmp_path: Path) -> None:
     for wrong, code in (
         (("other.pem",), "CREDENTIAL-X509"),
         (("norway.pem", "--revocation-list", "bad.crl"), "CREDENTIAL-X509"),
+        (("norway.pem", "--revocation-list", "good.crl"), "CREDENTIAL-X509"),
         (("norway.pem", "--name", "Anna"), "INPUT-X509-NAME"),
     ):
         refused = maia(*name, *wrong, cwd=tmp_path)
         assert code in refused.stderr, refused
-    named = maia(*name, "norway.pem", "--revocation-list", "good.crl", cwd=tmp_path)
+    lists = ("--revocation-list", "good.crl", "--revocation-list", "above.crl")
+    named = maia(*name, "norway.pem", *lists, cwd=tmp_path)
     assert named.returncode == 0, named.stderr
     verify = ("cert", "verify", "a.cert", "n.cert", "--owner", "met.pub")
     for who, status in (("anna", 0), ("eve", 1)):

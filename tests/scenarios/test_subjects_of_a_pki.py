@@ -34,13 +34,14 @@ ISSUING = Authority("CN=Issuing,O=Norway", ROOT)
 def domain(tmp_path: Path) -> Iterator[DomainAtWork]:
     (tmp_path / "root.pem").write_bytes(ROOT.pem)
     (tmp_path / "list.pem").write_bytes(ISSUING.revoke())
+    (tmp_path / "above.pem").write_bytes(ROOT.revoke())
     (tmp_path / "data").mkdir()
     config = AccessConfig(
         api_listen="127.0.0.1:0",
         identity_community="coalition",
         api_skew_s=3600,
         identity_authorities=(tmp_path / "root.pem",),
-        identity_revocation_lists=(tmp_path / "list.pem",),
+        identity_revocation_lists=(tmp_path / "list.pem", tmp_path / "above.pem"),
         facts=(
             FactConfig(
                 name="on_duty",

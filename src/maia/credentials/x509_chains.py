@@ -2,8 +2,9 @@
 
 An identity provider registers subjects by the certificates of a public-key
 infrastructure (Gismo 4, figure 4: "validate cert"). The path is built and
-verified by the library `cryptography` (RFC 5280: signatures, periods, constraints,
-names). Revocation lists of the authorities are asked beside it. What is proved is
+verified by the library `cryptography` (RFC 5280: signatures, periods, constraints
+of alternative names). Constraints of distinguished names (`x509_constraints.py`)
+and revocation lists (`x509_lists.py`) are asked beside it. What is proved is
 the subject's name, its key, and when the first certificate of the path ends.
 Authorities have RSA or elliptic-curve keys, as the library asks for.
 """
@@ -13,12 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass
 from hashlib import sha256
-from itertools import pairwise
 from typing import Final, final
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import verification
@@ -26,6 +25,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from maia.credentials.keys import Principal, principal_from_bytes
 from maia.credentials.proof import Proof
+from maia.credentials.x509_constraints import check_name_constraints
+from maia.credentials.x509_lists import check_not_revoked
 from maia.errors import BrokenCredential, MaiaError
 from maia.events import Instant
 
@@ -118,8 +119,8 @@ def verify_x509_chain(
         others = [_certificate(one) for one in intermediates]
         path = policy.build_client_verifier().verify(found, others).chain
         _check_subject(found)
-        for at, issuer in pairwise(path):
-            _check_not_revoked(at, issuer, revocation_lists, now)
+        check_name_constraints(path)
+        check_not_revoked(path, [_revocation_list(one) for one in revocation_lists], now)
         ends = min(Instant.from_datetime(one.not_valid_after_utc) for one in path)
         name, key = found.subject.rfc4514_string(), found.public_key()
     except verification.VerificationError as problem:
@@ -150,27 +151,6 @@ def _check_subject(certificate: x509.Certificate) -> None:
                 raise _broken("the certificate has a critical extension that is not understood here")
             case _:
                 pass
-
-
-def _check_not_revoked(
-    certificate: x509.Certificate, issuer: x509.Certificate, lists: Sequence[bytes], now: Instant
-) -> None:
-    """Raise if a list of the issuer names a certificate, or if its list is out of date."""
-    for data in lists:
-        listed = _revocation_list(data)
-        key = issuer.public_key()
-        if listed.issuer != issuer.subject or not isinstance(
-            key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey
-        ):
-            continue
-        if not listed.is_signature_valid(key):
-            continue  # of another authority with the same name
-        if listed.next_update_utc is not None and listed.next_update_utc < now.to_datetime():
-            raise _broken(
-                f"the revocation list of `{issuer.subject.rfc4514_string()}` is out of date: fetch a new one"
-            )
-        if listed.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
-            raise _broken(f"`{issuer.subject.rfc4514_string()}` has revoked the certificate")
 
 
 def _certificate(data: bytes) -> x509.Certificate:
