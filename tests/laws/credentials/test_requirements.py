@@ -167,9 +167,32 @@ def test_the_words_of_the_paper_mean_what_ours_mean():
         assert is_met(parse_requirement(theirs), anna)
     assert is_met(parse_requirement("nationality ismember releasable_to"), anna)
     assert not is_met(parse_requirement("sec_clearance ismember releasable_to"), anna)
-    assert parse_requirement("3 <= clearance") == parse_requirement("clearance >= 3")
     with raises("INPUT-REQUIREMENT"):
         parse_requirement("not nameexists clearance")
+
+
+@pytest.mark.parametrize(
+    ("mirrored", "same"),
+    [
+        ("3 <= clearance", "clearance >= 3"),
+        ("-0.5 < trust", "trust > -0.5"),
+        ("true == trained", "trained == true"),
+        ("false != trained and true", "trained != false and true"),
+        ("@2026-11-15T08:30:00Z < since", "since > @2026-11-15T08:30:00Z"),
+        ('x"beef" == badge', 'badge == x"beef"'),
+        ("0xbeef == badge", 'badge == x"beef"'),
+        ("not (true == trained or false)", "not (trained == true or false)"),
+        ("true-blue == 1", "#true-blue == 1"),
+    ],
+)
+def test_a_literal_of_any_kind_stands_on_the_left_too(mirrored, same):
+    assert parse_requirement(mirrored) == parse_requirement(same)
+
+
+@pytest.mark.parametrize("text", ["true ==", "true == false", "@2026-11-15T08:30:00Z", "true < trained", "x"])
+def test_a_literal_on_the_left_is_compared_with_an_attribute(text):
+    with raises("INPUT-PREDICATE-TEXT"):
+        parse_requirement(text)
 
 
 def test_of_a_statement_with_very_many_attributes_none_are_paired():

@@ -65,7 +65,7 @@ TEXT_BYTES_MAX: Final = 1 << 16
 
 _DOTTED: Final = re.compile(r"(?:world|subscriber|publisher)\.[A-Za-z0-9_-]+")
 _NAME_NEXT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?![A-Za-z0-9_\"-])")
-_DIGIT_NEXT: Final = re.compile(r"[+-]?[0-9]")
+_LITERAL_NEXT: Final = re.compile(r"[@\"]|x\"|[+-]?[0-9]|(?:true|false)(?![A-Za-z0-9_-])")
 
 _OPERATORS: Final = {"=": Operator.EQ} | {operator.value: operator for operator in Operator}
 _TESTS: Final = {test.value: test for test in TextTest}
@@ -179,6 +179,8 @@ class _PredicateParser:
     def _one(self) -> Predicate:
         if self._scanner.take("("):
             return self._nested(self._grouped)
+        if self._about_statement and (mirrored := self._from_literal()) is not None:
+            return mirrored
         if word := self._scanner.take_word("true", "false"):
             return ALWAYS if word == "true" else NEVER
         if (function := self._scanner.take_function()) is not None:
@@ -187,7 +189,7 @@ class _PredicateParser:
         if self._scanner.take_word("nameexists") and self._sees_name():
             return Exists(self._attribute()[0])
         self._scanner.position = begins
-        return (self._from_literal() if self._about_statement else None) or self._about_attribute()
+        return self._about_attribute()
 
     def _nested(self, read: Callable[[], Predicate]) -> Predicate:
         self._depth += 1
@@ -256,7 +258,7 @@ class _PredicateParser:
     def _from_literal(self) -> Predicate | None:
         """Read a comparison that begins with its literal: `3 <= clearance`, `"uk" ismember nations`."""
         begins = self._scanner.mark()
-        if not (self._scanner.sees('"') or _DIGIT_NEXT.match(self._scanner.text, begins)):
+        if _LITERAL_NEXT.match(self._scanner.text, begins) is None:
             return None
         is_text, literal = self._scanner.sees('"'), self._literal(None)
         if is_text and self._scanner.take_word("ismember"):
@@ -268,7 +270,7 @@ class _PredicateParser:
             return self._made(lambda: Comparison(uid, MIRRORED[_OPERATORS[sign]], literal), begins)
         if is_text:
             raise self._scanner.expected("a comparison with an attribute")
-        self._scanner.position = begins  # a uid may begin with a digit
+        self._scanner.position = begins  # a uid may begin with a digit, and `true` is a predicate, too
         return None
 
     def _about_attribute(self) -> Predicate:
