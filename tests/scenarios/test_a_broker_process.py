@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import subprocess
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
+from maia.net.process import STOP_WITH_INPUT, own_folder
+from maia.testing import wait_until
+from support import nursery
 from support.network_process import NETWORK, address_of, config, issue, lets_connect, make_keys
 from support.processes import Answer, maia, running_maia
 
@@ -138,6 +142,39 @@ def test_one_data_folder_and_one_address_are_for_one_broker(home: Path) -> None:
         assert (same_folder.returncode, "UNAVAILABLE-DATA-FOLDER" in same_folder.stderr) == (6, True)
         same_address = maia("broker", "-c", "broker.toml", "--listen", address, "--data", "d2", cwd=home)
         assert (same_address.returncode, "UNAVAILABLE-ADDRESS" in same_address.stderr) == (6, True)
+
+
+def test_a_start_waits_for_a_data_folder_whose_owner_is_ending_and_says_so(home: Path) -> None:
+    (home / "data").mkdir(mode=0o700)
+    with ExitStack() as stack:
+        with own_folder(home / "data"):
+            broker = stack.enter_context(running_maia("broker", "-c", "broker.toml", cwd=home))
+            wait_until(lambda: "data-folder-in-use" in read(home / "err.log") or broker.poll() is not None)
+            assert broker.poll() is None, read(home / "err.log")
+        address_of(home)
+
+
+def test_a_broker_whose_parent_was_killed_dies_at_once_and_says_no_goodbye(home: Path) -> None:
+    """As `maia up` starts it. Whoever starts both again finds the data folder free."""
+    held, holds = os.pipe()
+    with (home / "out.log").open("w") as out, (home / "err.log").open("w") as err:
+        words, variables = ("broker", "-c", "broker.toml"), os.environ | {STOP_WITH_INPUT: "yes"}
+        descriptors = (held, out.fileno(), err.fileno())
+        broker = nursery.forked(words, cwd=home, environment=variables, descriptors=descriptors)
+    os.close(held)
+    try:
+        address_of(home)
+        os.close(holds)
+        assert broker.wait(60) != 0
+    finally:
+        broker.kill()
+    assert '"stopping"' not in read(home / "err.log")
+    with own_folder(home / "data"):
+        pass
+
+
+def read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
 
 
 WRONG = [

@@ -1,6 +1,6 @@
 """What does a process of ours do beside its work?
 
-It stops at SIGTERM or Ctrl-C, or with the process that started it; it ends what it started itself; it
+It stops at SIGTERM or Ctrl-C, and dies with the process that started it; it ends what it started itself; it
 takes its data folder for itself alone; it looks for garbage when that costs least; and it keeps some
 memory free.
 """
@@ -12,6 +12,8 @@ import ctypes
 import gc
 import os
 import signal
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -20,13 +22,17 @@ from typing import Any, Final, TypeVar
 
 from maia.errors import MaiaError, Unavailable
 from maia.net.addresses import bind
+from maia.net.observer import Records
 
 RESTARTS: Final = "MAIA_RESTARTS"
 """Set by `maia up`, which starts a server again that ends because its settings have changed."""
 STOP_WITH_INPUT: Final = "MAIA_STOP_WITH_INPUT"
 """Set by `maia up`, which holds the other end of its servers' standard input: it closes however that ends."""
+FREE_WITHIN_S: Final = 5.0
+"""How long a start waits for a data folder whose owner may be ending."""
 
 _READ_MAX: Final = 4096
+_FREE_LOOK_S: Final = 0.05
 
 _numbers: Final = [os.getpid()]
 
@@ -46,6 +52,22 @@ def _note_number() -> None:
 os.register_at_fork(after_in_child=_note_number)
 
 
+def die_with_parent() -> None:
+    """End this process at once when its standard input does: whoever held the other end is gone.
+
+    It was killed, or would have told us to stop. Nobody reads what we say, and the next start needs our
+    folder. A thread waits for that, so that neither a long turn nor a slow end of ours is in its way.
+    """
+
+    def wait() -> None:
+        with suppress(OSError):
+            while os.read(0, _READ_MAX):
+                pass
+        os._exit(1)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
 async def until_told_to_stop(
     needs_restart: asyncio.Event | None = None, *, ready: Callable[[], None] | None = None
 ) -> None:
@@ -60,20 +82,11 @@ async def until_told_to_stop(
     for number in numbers:
         loop.add_signal_handler(number, stopped.set)
 
-    def read_input() -> None:
-        if not os.read(0, _READ_MAX):
-            stopped.set()
-
-    has_parent = STOP_WITH_INPUT in os.environ
-    if has_parent:
-        loop.add_reader(0, read_input)
     try:
         if ready is not None:
             ready()
         await stopped.wait()
     finally:
-        if has_parent:
-            loop.remove_reader(0)
         for number in numbers:
             loop.remove_signal_handler(number)
 
@@ -212,19 +225,38 @@ class DataFolderInUse(Unavailable):
 
 
 @contextmanager
-def own_folder(data: Path) -> Iterator[None]:
-    """Take the data folder for this process alone; a lock that the kernel lets go when the process dies."""
-    import fcntl  # Windows has none, and a client needs none
+def own_folder(data: Path, records: Records | None = None) -> Iterator[None]:
+    """Take the data folder for this process alone; a lock that the kernel lets go when the process dies.
 
+    With `records`, some seconds are waited for one that is ending, and that is noted there.
+    """
     descriptor = os.open(data / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataFolderInUse(f"another process runs with the data folder `{data}`") from None
+        if not _locked(descriptor):
+            if records is not None:
+                records.note("data-folder-in-use", {"data": data, "waiting_s": FREE_WITHIN_S})
+            if records is None or not _locked_in_time(descriptor):
+                raise DataFolderInUse(f"another process runs with the data folder `{data}`")
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked_in_time(descriptor: int) -> bool:
+    until = time.monotonic() + FREE_WITHIN_S
+    while not (has_it := _locked(descriptor)) and time.monotonic() < until:
+        time.sleep(_FREE_LOOK_S)
+    return has_it
+
+
+def _locked(descriptor: int) -> bool:
+    import fcntl  # Windows has none, and a client needs none
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_free(data: Path | None, *addresses: str | None) -> bool:

@@ -80,7 +80,7 @@ class _ConnectorTask(Protocol):
 
 async def serve(prepared: PreparedConnector, records: Records, ready: Callable[[Running], None]) -> None:
     """Run a connector until SIGTERM or Ctrl-C; what is under way then is done when it starts again."""
-    with own_folder(prepared.config.data):
+    with own_folder(prepared.config.data, records):
         working = asyncio.create_task(_work(prepared, records, ready))
         stopping = asyncio.create_task(until_told_to_stop())
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)

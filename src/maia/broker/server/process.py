@@ -94,7 +94,7 @@ async def serve(  # noqa: PLR0913 - most are named at the call
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
     try:
         with (
-            _own(config.data) as store,
+            _own(config.data, telemetry) as store,
             _event_log(prepared, telemetry) as recorder,
             LedgerFiles(config.ledger_folder) if config.ledger_folder else nullcontext() as ledger,
         ):
@@ -331,12 +331,12 @@ class _WithTypes:
 
 
 @contextmanager
-def _own(data: Path | None) -> Iterator[Store]:
+def _own(data: Path | None, records: Records) -> Iterator[Store]:
     """Take the data folder for this process alone, for as long as it runs."""
     if data is None:
         yield MemoryStore()
         return
-    with own_folder(data):
+    with own_folder(data, records):
         yield FolderStore(data / _KEPT)
 
 

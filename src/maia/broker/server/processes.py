@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -50,7 +49,7 @@ from maia.keystore.key_files import create_key_file, load_signing_key, new_signi
 from maia.net.addresses import bind, host_and_port
 from maia.net.event_loop import run
 from maia.net.following import following
-from maia.net.process import RESTARTS, one_of, own_folder, stop_process, until_told_to_stop
+from maia.net.process import RESTARTS, die_with_parent, one_of, own_folder, stop_process, until_told_to_stop
 from maia.net.telemetry import Telemetry
 
 PROCESSES_MAX: Final = 64
@@ -105,7 +104,7 @@ async def serve_processes(
     config = prepared.config
     data = _checked(config)
     try:
-        with own_folder(data), ExitStack() as ports:
+        with own_folder(data, telemetry), ExitStack() as ports:
             shared, address = bind(config.listen)
             ports.enter_context(shared)
             parts = [_part(prepared, data, number, ports) for number in range(1, config.processes + 1)]
@@ -300,6 +299,7 @@ async def _run_once(part: _Part, order: _Order) -> int:
 def main() -> None:
     """Be one process of a broker, as the line on standard input says, until told to stop."""
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=_Order)
+    die_with_parent()
     try:
         file = None if order.config is None else Path(order.config)
         reread = partial(read_config, file, flags=order.flags, environment=os.environ)
@@ -315,16 +315,10 @@ def main() -> None:
 async def _serve_part(
     prepared: PreparedBroker, telemetry: Telemetry, order: _Order, reread: Callable[[], BrokerConfig]
 ) -> None:
-    def stop() -> None:
-        if not os.read(sys.stdin.fileno(), 1):  # the process that started this one is gone
-            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-            os.kill(os.getpid(), signal.SIGTERM)
-
     def ready(listening: Listening) -> None:
         sys.stdout.write(f"{listening.address}\n")
         sys.stdout.flush()
 
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop)
     sockets = [socket.socket(fileno=number) for number in order.sockets]
     processes = tuple(order.processes)
     await serve(prepared, telemetry, ready, sockets=sockets, processes=processes, reread=reread)

@@ -6,6 +6,7 @@ environment have their say.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -77,8 +78,11 @@ _Serve = Callable[[_Prepared, "Telemetry", Callable[[_Listening], None]], Corout
 def run_server(prepared: _Prepared, config: _Logged, serve: _Serve[_Prepared]) -> None:
     """Run a server until Ctrl-C or SIGTERM."""
     from maia.net.event_loop import run
+    from maia.net.process import STOP_WITH_INPUT, die_with_parent
     from maia.net.telemetry import Telemetry
 
+    if STOP_WITH_INPUT in os.environ:
+        die_with_parent()
     telemetry = Telemetry(sys.stderr, log_format=config.log_format, level=config.log_level)
 
     def ready(listening: _Listening) -> None:

@@ -119,7 +119,7 @@ async def serve_domain(
     config = prepared.config
     links = LinkLimits(links=config.limits.links, half_open=config.limits.links_before_welcome)
     try:
-        with own_folder(config.data), closing(FencedStore(config.data / _STORE)) as store:
+        with own_folder(config.data, telemetry), closing(FencedStore(config.data / _STORE)) as store:
             keep_quorums(config.data, prepared.quorums)
             async with (
                 run_key_server(

@@ -56,7 +56,7 @@ async def serve(
     if config.tls_certificate is not None and config.tls_key is not None:
         context = foreign_context(config.tls_certificate, config.tls_key)
     async with AsyncExitStack() as stack:
-        stack.enter_context(own_folder(config.data))
+        stack.enter_context(own_folder(config.data, telemetry))
         gateway = Gateway(prepared, telemetry)
         stack.push_async_callback(gateway.stop)
         doorman = Doorman(config.connections_while_busy)
