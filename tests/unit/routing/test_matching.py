@@ -28,7 +28,10 @@ from maia.predicates import (
 from maia.routing.matching import index as matching
 from maia.routing.matching.index import MatchIndex
 
-SPEED, LANE, PLATE = AttributeUid("speed"), AttributeUid("lane"), AttributeUid("plate")
+ONE_BY_ONE, TOGETHER = matching.FEW_ROWS_OF_FEW, matching.FEW_ROWS_OF_FEW + 1
+"""Rows of a frame, which are matched by themselves or by its columns."""
+
+SPEED, LANE, PLATE, ROAD = map(AttributeUid, ("speed", "lane", "plate", "road"))
 KINDS = {SPEED: Kind.INT, LANE: Kind.INT, PLATE: Kind.STRING}
 
 
@@ -109,9 +112,10 @@ def test_some_hundred_filters_of_every_shape_are_matched_exactly(cells_max):
         assert index.match(event) == {number for number, rows in expected.items() if row in rows}
 
 
-def test_matching_is_the_same_while_filters_stream_in_and_out():
+@pytest.mark.parametrize("rows", [ONE_BY_ONE, TOGETHER])
+def test_matching_is_the_same_while_filters_stream_in_and_out(rows):
     filters = many_filters(400)
-    frame = many_rows(12)
+    frame = many_rows(rows)
     index: MatchIndex[int] = MatchIndex()
     live: dict[int, Predicate] = {}
     rng = random.Random(3)  # noqa: S311 - test data
@@ -129,7 +133,7 @@ def test_matching_is_the_same_while_filters_stream_in_and_out():
 
 
 @pytest.mark.parametrize("asked_before", [0, matching.READINGS_MAX], ids=["waiting", "in a block"])
-@pytest.mark.parametrize("rows", [1, 5, matching.FEW_ROWS_OF_FEW + 1])
+@pytest.mark.parametrize("rows", [1, 5, TOGETHER])
 def test_filters_are_found_in_the_order_in_which_they_came_whatever_the_process_makes_of_sets(
     asked_before, rows
 ):
@@ -252,13 +256,14 @@ def test_a_filter_beyond_the_language_is_refused_at_the_door():
     assert len(index) == 1
 
 
+@pytest.mark.parametrize("rows", [ONE_BY_ONE, TOGETHER])
 @pytest.mark.parametrize("seed", range(2))
-def test_answers_stay_exact_while_a_large_block_is_built_in_steps(monkeypatch, seed):
+def test_answers_stay_exact_while_a_large_block_is_built_in_steps(monkeypatch, seed, rows):
     monkeypatch.setattr(matching, "AHEAD", 16)
     monkeypatch.setattr(matching, "AT_ONCE_MAX", 40)
     rng = random.Random(seed)  # noqa: S311 - test data
     filters, standing = many_filters(300, seed), dict[int, Predicate]()
-    index, frame = MatchIndex[int](), many_rows(6, seed)
+    index, frame = MatchIndex[int](), many_rows(rows, seed)
     index.match({SPEED: 1})
     was_growing = 0
     for number, one in enumerate(filters):
@@ -280,6 +285,15 @@ def test_answers_stay_exact_while_a_large_block_is_built_in_steps(monkeypatch, s
             assert len(index) == len(standing)
     assert was_growing > 20
     assert len(blocks_of(index)) < 24
+
+
+@pytest.mark.parametrize("rows", [1, TOGETHER])
+def test_filters_of_topics_in_two_attributes_and_others_are_found_together(rows):
+    road, car = (TextMatch(uid, TextTest.LEVELS, "/a") for uid in (PLATE, ROAD))
+    frame = frame_of([{SPEED: 50, PLATE: "/a", ROAD: "/a"}] * rows, {**KINDS, ROAD: Kind.STRING})
+    found = list(range(rows))
+    assert index_of(road, car).match_frame(frame) == {0: found, 1: found}
+    assert index_of(faster_than(5), road, car).match_frame(frame) == {0: found, 1: found, 2: found}
 
 
 def test_no_block_is_built_for_an_index_that_no_broker_asks():
