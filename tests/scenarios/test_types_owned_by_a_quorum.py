@@ -36,6 +36,7 @@ def quorum_of(evidence: QuorumEvidence) -> QuorumId:
 
 
 OWNER = quorum_of(FOUNDING)
+NETWORK = NetworkName(OWNER, "UK Police Network")
 CONSTITUTION = verify_constitution(FOUNDING, quorum=OWNER)
 
 
@@ -105,11 +106,20 @@ def test_a_remembered_type_is_verified_again_under_a_new_constitution():
         verify(signed, today, cache=cache)
 
 
-def test_a_network_may_belong_to_a_quorum_too():
-    network = NetworkName(OWNER, "UK Police Network")
-    pattern = NetworkPattern(OWNER, parse_name_pattern(network.name))
+def installed_by(*members):
+    """Verify a definition on the quorum's network, whose manager these members let install types."""
+    pattern = NetworkPattern(OWNER, parse_name_pattern(NETWORK.name))
     shares = tuple(
-        grant(member, MANAGER.principal, frozenset({Action.INSTALL}), pattern) for member in FORCES[1:]
+        grant(member, MANAGER.principal, frozenset({Action.INSTALL}), pattern) for member in members
     )
-    verified = verify(version_by_manager(*FORCES[:2], credentials=shares), network=network)
-    assert len(verified.chains) == 2
+    return verify(version_by_manager(*FORCES[:2], credentials=shares), network=NETWORK)
+
+
+def test_a_network_may_belong_to_a_quorum_too():
+    assert len(installed_by(*FORCES[1:]).chains) == 2
+
+
+@pytest.mark.parametrize("members", [(), FORCES[:1], FORCES[2:], (NEWCOMER, FORCES[0])])
+def test_on_the_network_of_a_quorum_fewer_than_k_members_let_no_principal_install(members):
+    with raises("TYPE-INSTALL-NOT-GRANTED"):
+        installed_by(*members)

@@ -59,13 +59,14 @@ def test_while_brokers_crash_and_are_cut_off_from_each_other():
 
 
 def test_when_brokers_without_clients_get_their_first():
-    """A neighbour that was sent nothing gets no renewals: from the first interest on it does."""
+    """A neighbour that was sent nothing gets no renewals: from the first interest on it does, and goes by it."""
     city = City(48113, brokers=2)
     city.network.run_for(3 * LEASE_S)
-    camera = city.camera("camera", "Soho", via=[0])
+    city.camera("camera", "Soho", via=[0])
     city.office("office", via=[1])
     city.settle()
-    city.sees(camera)
+    city.network.run_for(3 * LEASE_S)
+    city.probe()
 
 
 def test_while_a_covered_type_gets_and_loses_its_publisher():
