@@ -51,7 +51,7 @@ from listener_prices import LISTENERS  # noqa: E402 - the table is a tool's
 
 sys.path.remove(str(ROOT / "tools"))
 
-CONNECTIONS, REQUESTS, BODY = 24, 8, b"x" * (64 << 10)
+CONNECTIONS, REQUESTS, ROUNDS, BODY = 24, 8, 5, b"x" * (64 << 10)
 STRANGER = SigningKey.from_seed(b"a stranger who knows no price...")
 PATIENCE_S = 120.0
 """Many times what the processes wait: it is not their speed that is tested."""
@@ -70,8 +70,8 @@ ELSEWHERE = {"statement link": "tests/attacks/test_a_statement_link_opens_once_f
 """Listeners of the table that are no process here: their time and their lengths are tested there."""
 REFUSED = Price(30)
 """One request that is refused, for whatever reason."""
-BYTES = Price(40, 1000)
-"""Sixty-four kilobytes that no one asked for, on a connection of their own."""
+BYTES = Price(40, 16)
+"""Sixty-four kilobytes that no one asked for, on a connection of their own; most of them are not kept."""
 PAGES = {
     "domain GET /v1/domain": Price(30),
     "domain GET /v1/statements": Price(40),
@@ -361,8 +361,13 @@ def test_what_bytes_cost(served: dict[str, Listener]) -> None:
                     pass
 
         send()
-        memory = one.memory_kb()
-        spent[name] = (paid(one, REQUESTS, send), (one.memory_kb() - memory) / REQUESTS)
+        rounds = []
+        for _ in range(ROUNDS):
+            memory = one.memory_kb()
+            ms = paid(one, 2 * REQUESTS, send)
+            rounds.append((ms, (one.memory_kb() - memory) / (2 * REQUESTS)))
+        # What is kept for each is kept in every round; what memory grows by once, is not.
+        spent[name] = (min(ms for ms, _ in rounds), min(kb for _, kb in rounds))
     too_much = {name: had for name, had in spent.items() if had[0] > BYTES.ms or had[1] > BYTES.kb}
     assert not too_much, f"milliseconds and kilobytes of {len(BODY)} bytes, of {json.dumps(spent)}"
 

@@ -124,7 +124,11 @@ class SocketLink:
         self._is_closing = True
         self._outbox.clear()
         self._waiting = 0
-        self._owner.link_closed(self, self._problem or problem)
+        problem = self._problem or problem
+        # Stream, problem and link would hold each other, and what a stranger has sent, until a whole walk.
+        self._stream = self._problem = None
+        self._splitter = Splitter()
+        self._owner.link_closed(self, problem)
 
     def pause_writing(self) -> None:
         """Keep messages here until the peer has read."""
