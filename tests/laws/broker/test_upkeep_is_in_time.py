@@ -59,7 +59,7 @@ def test_while_brokers_crash_and_are_cut_off_from_each_other():
 
 
 def test_when_brokers_without_clients_get_their_first():
-    """A neighbour that was sent nothing gets no renewals: from the first interest on it does, and goes by it."""
+    """A neighbour that was sent nothing gets no renewals: from the first interest on it does."""
     city = City(48113, brokers=2)
     city.network.run_for(3 * LEASE_S)
     city.camera("camera", "Soho", via=[0])
