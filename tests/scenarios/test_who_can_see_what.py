@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import maia
+from maia.config.input_files import read_certificates
+from maia.organisation.losses import is_membership
 from maia.testing import wait_until
 from support.processes import Answer, running_maia
 from support.processes import maia as command
@@ -106,7 +108,9 @@ def test_a_dry_run_shows_who_loses_what_and_changes_nothing(home: Path) -> None:
     said(home, "org", "join", "institute.grant", "--org", "institute")
     said(home, "member", "add", "dashboard", "--org", "institute", "--may", "subscribe:LabResult")
     server = json.loads(said(home, "org", "show", "--org", "hospital", "--json"))["server"]
-    given = max((home / "institute" / "issued").glob("*.cert"), key=lambda one: one.stat().st_mtime)
+    given = next(
+        one for one in home.glob("institute/issued/*.cert") if not is_membership(read_certificates([one])[0])
+    )
     at_hospital = ("--server", server, "--domain", "hospital/hospital.pub", "-k", "institute/institute.key")
     said(home, "domain", "delegated", given, *at_hospital)
     shown = said(home, "revoke", "institute", "--org", "hospital", "--dry-run")

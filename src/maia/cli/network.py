@@ -19,6 +19,7 @@ from maia.cli.organisation import (
     CHECKED,
     DRY_RUN,
     ORG,
+    SAME_KEY,
     JoinOptions,
     as_record,
     joined,
@@ -37,6 +38,7 @@ def invite(
     out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     days: int = opt("How long it holds.", default=365, min=1, max=3650),
     is_open: bool = flag("Its broker may serve all types, also those that it has no right to.", "--open"),
+    same_key: bool = SAME_KEY,
     org: Path | None = ORG,
     force: bool = FORCE,
 ) -> Answer:
@@ -46,7 +48,10 @@ def invite(
         maia network invite rotterdam.pub -o rotterdam.invite
         maia network invite rotterdam.pub --open -o rotterdam.invite
     """
-    made = opened(org).invite(subject, days=days, is_open=is_open)
+    ours = opened(org)
+    if same_key:
+        ours.use_again(read_principal(subject))
+    made = ours.invite(subject, days=days, is_open=is_open)
     made.save(out, overwrite=force)
     return Answer(
         row("invited", made.subject, invited=made.subject),

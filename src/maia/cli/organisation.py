@@ -15,7 +15,7 @@ import typer
 
 from maia.cli.command import arg, flag, need, opt, options
 from maia.cli.domain.calls import HINTS, ReasonText, revoked_lines
-from maia.cli.inputs import command_group
+from maia.cli.inputs import command_group, read_principal
 from maia.cli.output import (
     Answer,
     book,
@@ -53,6 +53,7 @@ ORG = opt(
     envvar="MAIA_ORG",
 )
 CHECK = flag("Try it and say what it would change; change nothing.", "--check", "--dry-run")
+SAME_KEY = flag("Use this key although it was revoked here.", "--same-key")
 DRY_RUN = flag("Show who would lose what, and change nothing.", "--dry-run")
 
 
@@ -68,6 +69,7 @@ _MADE_ELSEWHERE: Final = (
     "a sealed type: what --set makes is made by publishers' brokers, and sealed for this right, from the "
     "moment on at which the key server knows of it; of a type that is sealed as whole events, never"
 )
+_ENDED: Final = "is given nothing any more; `maia member add` makes a member another one"
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
 
 
@@ -117,6 +119,7 @@ class JoinOptions:
     leave: bool = flag("Leave the network that the organisation is in, without a question.")
     check: bool = CHECK
     name: str | None = opt("What you call the other organisation from now on.")
+    same_key: bool = SAME_KEY
     org: Path | None = ORG
 
 
@@ -178,14 +181,16 @@ def joined(asked: JoinOptions) -> Answer:
     ours, file, check = opened(asked.org), asked.file, asked.check
     known = frozenset(book().keys)
     try:
-        done = ours.join(file, leave=asked.leave or check, is_check=check, name=asked.name)
+        done = ours.join(
+            file, leave=asked.leave or check, is_check=check, name=asked.name, same_key=asked.same_key
+        )
     except WouldLeave as problem:
         if wants_json() or not sys.stdin.isatty():
             raise
         typer.echo(problem.message, err=True)
         if not typer.confirm("Leave it?"):
             raise
-        done = ours.join(file, leave=True, name=asked.name)
+        done = ours.join(file, leave=True, name=asked.name, same_key=asked.same_key)
     offer, left, by = done.offer, done.left, done.offer.grant.domain
     own = [one for one in offer.certificates if one.certificate.subject == offer.grant.subject]
     know_types(offer.definitions)
@@ -272,9 +277,15 @@ def up(org: Path | None = ORG) -> None:
 
 @member_app.command()
 def add(
-    *, name: str = arg("The member: letters, digits, - and _."), rights: RightOptions, org: Path | None = ORG
+    *,
+    name: str = arg("The member: letters, digits, - and _."),
+    rights: RightOptions,
+    same_key: bool = SAME_KEY,
+    org: Path | None = ORG,
 ) -> Answer:
     """Make a member with a key and a profile, or give a member more rights; its broker gets them, too.
+
+    A member that was revoked gets a new key, and its old profile is put aside in `revoked/`.
 
     Examples:
         maia member add lab --may publish:LabResult
@@ -282,7 +293,7 @@ def add(
     """
     ours = opened(org)
     before = {one.id for one in ours.issued()}
-    made = ours.add_member(name, may=rights.may or (), **rights.terms)
+    made = ours.add_member(name, may=rights.may or (), same_key=same_key, **rights.terms)
     given = [one for one in ours.issued_to(made.principal()) if one.id not in before]
     sealed = [f"of {one}, {_KEYS_BEGIN}" for one in _sealed_among(ours, rights)]
     return Answer(
@@ -319,6 +330,7 @@ def grant(
     x509: X509Options,
     rights: RightOptions,
     delegable: bool = flag("It may pass the rights on, to its members and its broker."),
+    same_key: bool = SAME_KEY,
     org: Path | None = ORG,
     force: bool = FORCE,
 ) -> Answer:
@@ -333,6 +345,8 @@ def grant(
     ours = opened(org)
     proved = x509.proved(subject, ours.principal) if subject.endswith(PROOF_SUFFIX) else None
     whom: Principal | str = subject if proved is None else proved.principal
+    if same_key:
+        ours.use_again(read_principal(subject) if proved is None else proved.principal)
     made = ours.grant(whom, may=rights.may or (), delegable=delegable, proved=proved, **rights.terms)
     made.save(out, overwrite=force)
     given = [one for one in made.certificates if one.certificate.issuer == ours.principal]
@@ -351,18 +365,24 @@ def grant(
 def revoke(
     what: str = arg("A member or an organisation by its name or key; a grant; a certificate."),
     reason: ReasonText = "",
+    stolen: bool = flag("The key is in wrong hands: end also its membership, and never use it again."),
     dry_run: bool = DRY_RUN,
     org: Path | None = ORG,
 ) -> Answer:
     """Revoke rights at the organisation's own server, which `maia up` runs; open streams end.
 
+    All that a member has ends, and its key gets nothing any more without `--same-key`. An organisation
+    stays part of the network, unless its key is `--stolen`.
+
     Examples:
         maia revoke lab --reason 'left us'
+        maia revoke institute --stolen
         maia revoke institute --dry-run
         maia revoke institute.grant
     """
     ours = opened(org)
-    return revoked(ours.losses(what), None if dry_run else lambda: ours.revoke(what, reason=reason))
+    act = None if dry_run else lambda: ours.revoke(what, reason=reason, is_stolen=stolen)
+    return revoked(ours.losses(what, is_stolen=stolen), act)
 
 
 def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: Answer | None = None) -> Answer:
@@ -375,7 +395,8 @@ def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: An
         lost.append(Answer(row(principal=one.subject), head, row(**right_record(one.signed))))
     kept = sorted({str(right_record(one)["may"]) for one in losses.kept})
     stays = row("stays", f"{', '.join(kept)} (`maia network revoke` ends that)", stays=kept)
-    parts = [several("loses", lost), also or Answer(), stays if kept else Answer()]
+    key = row("key", None if losses.key is None else f"{losses.key} {_ENDED}", key=losses.key)
+    parts = [several("loses", lost), also or Answer(), stays if kept else Answer(), key]
     if act is None:
         unknown = None if losses.is_complete else "what it passed on: the server does not answer"
         return Answer(*parts, row("unknown", unknown), row("dry run", "nothing was revoked"))
@@ -387,7 +408,7 @@ def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: An
         elif problem.code in HINTS:
             problem.add_note(HINTS[problem.code])
         raise
-    return Answer(*parts, row("", revoked_lines(found), **(plain(found) | parts[0].record)))
+    return Answer(*parts, row("", revoked_lines(found), **(plain(found) | parts[0].record | key.record)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,9 +419,15 @@ class _Rights:
     revoked: frozenset[bytes]
 
     def of(self, given: Iterable[SignedCertificate], *, by: bool = False) -> list[Answer]:
-        """Return one answer for each right: of the certificate that counts for the longest time."""
+        """Return one answer for each right: of the certificate that counts for the longest time.
+
+        That a member of ours may connect goes without saying.
+        """
+        from maia.organisation.losses import is_invitation, is_membership
+
         once: dict[str, SignedCertificate] = {}
-        for one in sorted(given, key=lambda each: (each.id not in self.revoked, _ends(each))):
+        said = [one for one in given if is_invitation(one) or not is_membership(one)]
+        for one in sorted(said, key=lambda each: (each.id not in self.revoked, _ends(each))):
             once[repr({**right_record(one), "until": None})] = one
         return [self._right(one, by=by) for one in once.values()]
 

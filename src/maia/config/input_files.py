@@ -95,6 +95,11 @@ def read_principal(word: str) -> Principal:
     return _named(Path(word), lambda text: principal_from_text(text.strip()), "a public key")
 
 
+def key_file_name(key: Principal) -> str:
+    """Return what the file of a key is called where many lie in one folder."""
+    return f"{str(key).removeprefix('ed25519:')[:32]}.pub"
+
+
 def read_owner(word: str) -> Owner:
     """Return an owner: a principal, or a quorum by its file or by `quorum:` and its digest."""
     from maia.credentials import QuorumId, evidence_from_text, quorum_of

@@ -19,7 +19,17 @@ from maia.config.input_files import BadFile
 from maia.private_files import make_private_folder, replace_file
 
 _DRAFT: Final = ".draft"
-_FOLDERS: Final = ("", "types", "certs", "issued", "broker-certs", "server-certs", "introduced", "known")
+_FOLDERS: Final = (
+    "",
+    "types",
+    "certs",
+    "issued",
+    "broker-certs",
+    "server-certs",
+    "introduced",
+    "known",
+    "revoked",
+)
 _OF_MEMBERS: Final = ("*.maia", "*.maia/types", "*.maia/certs")
 _FILES: Final = (".toml", ".pub", ".key", ".cert", ".quorum", ".type", ".name")
 

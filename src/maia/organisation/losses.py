@@ -40,6 +40,8 @@ class Losses:
     lost: tuple[Loss, ...]
     kept: tuple[SignedCertificate, ...] = field(repr=False, default=())
     """Membership of a network, which is no right to events."""
+    key: Principal | None = None
+    """The key that is given nothing any more."""
     is_complete: bool = True
     """False: what was passed on could not be asked for."""
 
@@ -51,6 +53,13 @@ def is_membership(signed: SignedCertificate, network: NetworkName | None = None)
     if not isinstance(pattern, NetworkPattern):
         return False
     return network is None or (pattern.owner == network.owner and pattern.name.matches(network.name))
+
+
+def is_invitation(signed: SignedCertificate, network: NetworkName | None = None) -> bool:
+    """Return whether a certificate makes an organisation part of the network, and no member of ours."""
+    one = signed.certificate
+    passes_on = isinstance(one, AuthorisationCertificate) and one.may_delegate
+    return passes_on and is_membership(signed, network)
 
 
 def passed_on(ended: Iterable[SignedCertificate], register: Iterable[SignedCertificate]) -> list[Loss]:

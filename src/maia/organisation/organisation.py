@@ -7,6 +7,8 @@
     hospital/broker.key, broker-certs/, broker.toml, domain.toml    its servers (`server_settings.py`)
     hospital/issued/*.cert         what it granted to others; its server's register follows this folder
     hospital/revoked/*.cert        what it granted once and `maia revoke` has ended
+    hospital/revoked/*.pub         keys of which `maia revoke` has ended all: they are given nothing any more
+    hospital/revoked/*.maia/       profiles of members whose key was revoked, and who have a new one
     hospital/lab.maia/             the profile of a member
 
 Commands and programs change an organisation through this class. A broker gets
@@ -33,6 +35,7 @@ import msgspec
 from maia.clock import system_now
 from maia.config.input_files import (
     BadFile,
+    key_file_name,
     read_certificates,
     read_definition,
     read_definitions,
@@ -65,7 +68,7 @@ from maia.credentials import (
 )
 from maia.credentials.names import NamePattern
 from maia.credentials.x509_names import VerifiedX509Subject
-from maia.errors import BadInput, Refusal, Unavailable
+from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Attribute, BadAttribute, Instant, Kind, attribute_uid
 from maia.keystore.key_files import (
     WrongPassphrase,
@@ -77,7 +80,7 @@ from maia.keystore.key_files import (
 from maia.organisation.draft import FolderDraft, write_file
 from maia.organisation.grant_file import Grant, read_grant
 from maia.organisation.joining import Joined, ended_by_leaving, examine_file, try_settings, would_leave
-from maia.organisation.losses import Loss, Losses, is_membership, passed_on
+from maia.organisation.losses import Loss, Losses, is_invitation, is_membership, passed_on
 from maia.organisation.offer import Offer, chain_certificates
 from maia.organisation.rights import (
     SERVER_DAYS,
@@ -130,6 +133,7 @@ _DAY: Final = 86_400 * SECOND
 _ROLL_S: Final = 10
 """How soon recorded events are in tables."""
 _PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
+_REVOKED: Final = "revoked"
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PORTS: Final = range(15_000, 32_000)
 """Below those that systems give to outgoing connections, which could take one before its server starts."""
@@ -275,10 +279,25 @@ class Organisation:
         return self._settings.join
 
     def members(self) -> list[Profile]:
-        """Return the profiles of the members."""
+        """Return the profiles of the members: none that was put aside, and none whose key was revoked."""
+        ended = self.revoked_keys()
+        return [
+            one for one in self._profiles()
+            if one.key().stem == one.name and public_half(one.key()) not in ended
+        ]  # fmt: skip
+
+    def _profiles(self) -> list[Profile]:
         return [
             read_profile(one.parent) for one in sorted(self.folder.glob(f"*{PROFILE_SUFFIX}/{PROFILE_FILE}"))
         ]
+
+    def revoked_keys(self) -> frozenset[Principal]:
+        """Return the keys that are given nothing any more."""
+        return frozenset(read_principal(str(one)) for one in (self.folder / _REVOKED).glob("*.pub"))
+
+    def use_again(self, key: Principal) -> None:
+        """Let a key be given rights again that was revoked."""
+        (self.folder / _REVOKED / key_file_name(key)).unlink(missing_ok=True)
 
     def definitions(self) -> list[SignedDefinition]:
         """Return the definitions of its types and of those that it was granted; nothing is verified yet."""
@@ -462,11 +481,24 @@ class Organisation:
         name: str,
         *,
         may: str | Iterable[str] = (),
+        same_key: bool = False,
         **terms: Unpack[Terms],
     ) -> Profile:
-        """Make a member with a key and a profile of its own, or give a member more rights."""
+        """Make a member with a key and a profile of its own, or give a member more rights.
+
+        One whose key was revoked gets a new one, and its old profile is put aside; unless it is to have
+        the `same_key`.
+        """
         folder = self.folder / f"{checked_profile_name(name)}{PROFILE_SUFFIX}"
         rights = self.rights(may, **terms)  # before anything is made: a wrong one leaves no trace
+        if (folder / f"{name}.key").exists():
+            before = public_half(folder / f"{name}.key")
+            if same_key:
+                self.use_again(before)
+                (folder / "certs" / f"{Action.CONNECT.value}.cert").unlink(missing_ok=True)
+            elif before in self.revoked_keys():
+                aside = f"{name}-{key_file_name(before)[:8]}{PROFILE_SUFFIX}"
+                folder.replace(self.folder / _REVOKED / aside)
         for inner in ("certs", "types"):
             make_private_folder(folder / inner)
         if not (folder / f"{name}.key").exists():
@@ -482,7 +514,7 @@ class Organisation:
         """Give an account of a gateway, which has its key in a folder, rights as a member has them."""
         subject = read_principal(str(folder / "key.pub"))
         given = self._give(rights, subject, folder)
-        self._let_connect(subject, folder)
+        self._keep(self.folder / "issued", [self._let_connect(subject, folder)])
         self._remember(subject, Path(f"{name}.pub"))
         self.prepare_servers()
         return given
@@ -572,7 +604,7 @@ class Organisation:
         found: dict[Principal, list[SignedCertificate]] = {}
         for one in self.issued():
             whom = one.certificate.subject
-            if isinstance(whom, Principal) and is_membership(one, self.network):
+            if isinstance(whom, Principal) and is_invitation(one, self.network):
                 found.setdefault(whom, []).append(one)
         return found
 
@@ -607,14 +639,31 @@ class Organisation:
         return proof
 
     def join(
-        self, path: str | Path, *, leave: bool = False, is_check: bool = False, name: str | None = None
+        self,
+        path: str | Path,
+        *,
+        leave: bool = False,
+        is_check: bool = False,
+        name: str | None = None,
+        same_key: bool = False,
     ) -> Joined:
         """Use an invitation or a grant of another organisation; return what that changes.
 
-        One of another network is refused unless `leave` says that ours is left for it. With `is_check`,
+        One of another network is refused unless `leave` says that ours is left for it, and one that was
+        signed with a key that was revoked here unless it is to be the `same_key`. With `is_check`,
         everything is tried and nothing is changed. `name` is what you call the other organisation.
         """
         found = examine_file(self, path)
+        signers = {found.offer.grant.domain, *(one.certificate.issuer for one in found.offer.certificates)}
+        for stolen in signers & self.revoked_keys():
+            if not same_key:
+                raise Refusal(
+                    "REFUSED-KEY-REVOKED",
+                    f"`{path}` is signed with the key `{stolen}`, which was revoked here: ask for one of "
+                    "another key, or say `--same-key`",
+                )
+            if not is_check:
+                self.use_again(stolen)
         moves = found.offer.network != self.network
         ends = ended_by_leaving(self) if moves else ()
         if ends and not leave:
@@ -683,25 +732,41 @@ class Organisation:
             self._write_member(member.path, member.name)
         self.prepare_servers()
 
-    def losses(self, what: str | Path) -> Losses:
+    def losses(self, what: str | Path, *, is_stolen: bool = False) -> Losses:
         """Return who would lose what by `revoke`; nothing changes."""
-        return self._losses(*self._revoked_with(what))
+        return self._losses(*self._revoked_with(what, is_stolen=is_stolen))
 
     def membership_losses(self, subject: Principal) -> Losses:
         """Return who would lose what by `revoke_membership`; nothing changes."""
         return self._losses(self._memberships(subject), ())
 
-    def _losses(self, ended: Sequence[SignedCertificate], kept: tuple[SignedCertificate, ...]) -> Losses:
+    def _losses(
+        self,
+        ended: Sequence[SignedCertificate],
+        kept: tuple[SignedCertificate, ...],
+        key: Principal | None = None,
+    ) -> Losses:
         with suppress(Unavailable):
-            return Losses((*map(Loss, ended), *passed_on(ended, self._registered())), kept)
-        return Losses(tuple(map(Loss, ended)), kept, is_complete=False)
+            return Losses((*map(Loss, ended), *passed_on(ended, self._registered())), kept, key)
+        return Losses(tuple(map(Loss, ended)), kept, key, is_complete=False)
 
-    def revoke(self, what: str | Path, *, reason: str = "") -> RevokedAnswer:
+    def revoke(self, what: str | Path, *, reason: str = "", is_stolen: bool = False) -> RevokedAnswer:
         """Revoke what a member, an organisation, a grant or a certificate has of us, at our own server.
 
-        Rights to events end; membership of the network does where a file holds nothing else.
+        All that a member has ends, and its key is given nothing any more; so does all that any other key
+        has that is stolen. Else rights to events end, and membership of the network where a file holds
+        nothing else.
         """
-        return self._revoke(self._revoked_with(what)[0], reason)
+        ended, _, key = self._revoked_with(what, is_stolen=is_stolen)
+        if key is None:
+            return self._revoke(ended, reason)
+        file = self.folder / _REVOKED / key_file_name(key)
+        _write(file, f"{key}\n")  # first: from now on, our server gives it nothing
+        try:
+            return self._revoke(ended, reason)
+        except MaiaError:
+            file.unlink(missing_ok=True)
+            raise
 
     def revoke_membership(self, subject: Principal, *, reason: str = "") -> RevokedAnswer:
         """End the membership of an organisation that was invited; its own types and members go with it."""
@@ -723,11 +788,9 @@ class Organisation:
         body = Revocation([], reason, [certificate_to_bytes(one) for one in ended])
         with self._server() as client:
             found = client.ask(endpoints.REVOKE, body)
-        make_private_folder(self.folder / "revoked")
+        self._keep(self.folder / _REVOKED, ended)
         for one in ended:
-            with suppress(FileNotFoundError):
-                file = _certificate_file(one)
-                (self.folder / "issued" / file).replace(self.folder / "revoked" / file)
+            (self.folder / "issued" / _certificate_file(one)).unlink(missing_ok=True)
         return found
 
     # -------------------------------------------------------- servers
@@ -764,7 +827,9 @@ class Organisation:
                     "addresses": [given.broker], "hear": list(given.hear), "own": "broker.pub",
                     "own_credentials": "broker-certs", "own_delegates": given.processes > 1,
                 },
-                "policy": {"types": ["types"], "held": ["certs"], "issued": ["issued"]},
+                "policy": {
+                    "types": ["types"], "held": ["certs"], "issued": ["issued"], "revoked": [_REVOKED],
+                },
             },
         }  # fmt: skip
 
@@ -781,7 +846,8 @@ class Organisation:
             return load_signing_key(file, given)
 
     def _signing(self) -> Signing:
-        return Signing(self._key(), f"https://{self._settings.server}/v1/statements", system_now())
+        statements_at = f"https://{self._settings.server}/v1/statements"
+        return Signing(self._key(), statements_at, system_now(), self.revoked_keys())
 
     def _lineage(self, name: str) -> tuple[VerifiedType, ...]:
         return types_named(name, [self.folder / "types"], at=system_now())
@@ -859,15 +925,17 @@ class Organisation:
         *,
         action: Action = Action.CONNECT,
         may_delegate: bool = False,
-    ) -> None:
+    ) -> SignedCertificate:
         """Keep a certificate in a folder by which a broker or a member connects; renew it in good time."""
         file, wanted = folder / f"{action.value}.cert", over_network(self.network, action)
         self._signing().keep_fresh(file, wanted, subject, may_delegate=may_delegate)
+        return read_certificates([file])[0]
 
     def _write_member(self, folder: Path, name: str) -> None:
         """Write a member's profile, and let it connect to the organisation's network."""
         self._keep(folder / "certs", self.held())
-        self._let_connect(public_half(folder / f"{name}.key"), folder / "certs")
+        connects = self._let_connect(public_half(folder / f"{name}.key"), folder / "certs")
+        self._keep(self.folder / "issued", [connects])
         settings: Mapping[str, object] = {
             "key": f"{name}.key",
             "credentials": ["certs"],
@@ -905,27 +973,52 @@ class Organisation:
             return [certificate_from_bytes(one.certificate) for one in found]
 
     def _revoked_with(
-        self, what: str | Path
-    ) -> tuple[list[SignedCertificate], tuple[SignedCertificate, ...]]:
-        """Return what of ours is revoked with this, and what its holder keeps."""
-        mine = [one for one in self._meant(what) if one.certificate.issuer == self.principal]
-        if not mine:
+        self, what: str | Path, *, is_stolen: bool
+    ) -> tuple[list[SignedCertificate], tuple[SignedCertificate, ...], Principal | None]:
+        """Return what of ours is revoked with this, what its holder keeps, and the key that ends with it."""
+        key = self._key_meant(what)
+        if is_stolen and key is None:
+            raise BadInput(
+                "INPUT-GRANT-FILE", f"`{what}` is no key: say the name or the key of what was stolen"
+            )
+        found = self._in_file(Path(what)) if key is None else self._given_to(key)
+        mine = [one for one in found if one.certificate.issuer == self.principal]
+        if not mine and not is_stolen:
             raise BadInput(
                 "INPUT-GRANT-FILE", f"`{self.name}` has issued nothing that is in `{what}`, or it is over"
             )
+        if key is not None and (
+            is_stolen or any(is_membership(one) and not is_invitation(one) for one in mine)
+        ):
+            return mine, (), key
         ended = [one for one in mine if not is_membership(one)]
         if ended:
-            return ended, tuple(filter(is_membership, mine))
-        if not Path(what).is_file() or Path(what).suffix == ".pub":
+            return ended, tuple(filter(is_membership, mine)), None
+        if key is not None:
             raise BadInput(
                 "INPUT-GRANT-FILE",
                 f"`{what}` has no right to events from `{self.name}` any more; `maia network revoke` ends "
                 "its membership",
             )
-        return mine, ()
+        return mine, (), None
 
-    def _meant(self, what: str | Path) -> list[SignedCertificate]:
-        """Return the certificates in a file, or those of a member or an organisation by its name or key."""
+    def _given_to(self, key: Principal) -> list[SignedCertificate]:
+        """Return all that we gave a key: what we issued, what its profile holds, and its rights by role."""
+        folders = [one.path / "certs" for one in self._profiles() if public_half(one.key()) == key]
+        found = [*self.issued_to(key), *read_certificates(folders)]
+        with suppress(Unavailable):  # without our server, nothing is revoked
+            found += self._registered()
+        now = system_now()
+        ours = {
+            one.id: one for one in found
+            if (one.certificate.issuer, one.certificate.subject) == (self.principal, key)
+            and one.certificate.validity.contains(now)
+            and not (self.folder / _REVOKED / _certificate_file(one)).exists()
+        }  # fmt: skip
+        return list(ours.values())
+
+    def _key_meant(self, what: str | Path) -> Principal | None:
+        """Return whose key a member, an organisation, a profile or a key is; None for a file of rights."""
         path, word = Path(what), str(what)
         places = [
             self.folder / f"{word}{PROFILE_SUFFIX}" / f"{word}.pub",
@@ -933,21 +1026,24 @@ class Organisation:
         ]
         named = [one for one in places if _FILE_NAME.fullmatch(word) and one.is_file()]
         if word.startswith("ed25519:") or path.suffix == ".pub":
-            return self.issued_to(read_principal(word))
+            return read_principal(word)
         if named:
-            return self.issued_to(read_principal(str(named[0])))
+            return read_principal(str(named[0]))
         if path.is_dir() and (path / ORGANISATION_FILE).is_file():
-            return self.issued_to(Organisation(path).principal)
+            return Organisation(path).principal
         if path.is_dir():
-            return self.issued_to(read_profile(path).principal())
+            return public_half(read_profile(path).key())
         if not path.exists():
             known = [one.stem for one in (self.folder / KNOWN).glob("*.pub")]
             near = get_close_matches(path.name[:64], [*(one.name for one in self.members()), *known], n=1)
             hint = f"; did you mean `{near[0]}`?" if near else ""
             raise BadFile(f"there is no grant, certificate, member or organisation `{what}`{hint}")
-        if path.suffix == ".cert":
-            return read_certificates([path])
-        return list(read_grant(path).certificates)
+        return None
+
+    @staticmethod
+    def _in_file(path: Path) -> list[SignedCertificate]:
+        """Return the certificates in a file."""
+        return read_certificates([path]) if path.suffix == ".cert" else list(read_grant(path).certificates)
 
     def _keeps_keys_of(self, signed: SignedDefinition) -> bool:
         """Return whether old keys of a type are kept here; one version of it says so for all."""

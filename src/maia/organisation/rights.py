@@ -9,7 +9,7 @@ themselves travel over connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from hashlib import sha256
@@ -208,6 +208,8 @@ class Signing:
     key: SigningKey
     statements_at: str
     now: Instant
+    revoked_keys: Collection[Principal] = frozenset()
+    """Keys that are given nothing any more (A123)."""
 
     def right(self, right: Right, subject: Subject, *, may_delegate: bool = False) -> SignedCertificate:
         """Grant a right to a type."""
@@ -215,8 +217,17 @@ class Signing:
 
     def name(self, proved: VerifiedX509Subject, ends: Instant) -> SignedCertificate:
         """Say in a certificate which principal has proved an X.509 name."""
+        self._refuse_revoked(proved.principal)
         validity = Validity(Instant(self.now - self.now % SECOND), ends).with_tests(self._listed)
         return issue(proved.name_certificate(validity), self.key)
+
+    def _refuse_revoked(self, subject: Subject) -> None:
+        if subject in self.revoked_keys:
+            raise Refusal(
+                "REFUSED-KEY-REVOKED",
+                f"the key `{subject}` was revoked here, and is given nothing any more: let its holder make "
+                "another one, or say `--same-key`",
+            )
 
     @property
     def _listed(self) -> OnlineTest:
@@ -231,6 +242,7 @@ class Signing:
         may_delegate: bool = False,
     ) -> SignedCertificate:
         """Grant an authority, such as the right to connect, from now on."""
+        self._refuse_revoked(subject)
         validity = Validity(Instant(self.now - self.now % SECOND), ends).with_tests(*tests)
         certificate = AuthorisationCertificate(self.key.principal, subject, may_delegate, authority, validity)
         return issue(certificate, self.key)

@@ -188,8 +188,9 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _public_files(mine: list[Path], folders: list[Path]) -> Iterator[Path]:
-    inner = (f"{KNOWN}/*.pub", f"*{PROFILE_SUFFIX}/*.pub")
-    return chain(_in(mine, "*.pub"), _in(folders, "*.pub"), *(_in(folders, one) for one in inner))
+    # A profile that was put aside has the key of another name, and gives that no second meaning.
+    members = (one for one in _in(folders, f"*{PROFILE_SUFFIX}/*.pub") if one.stem == one.parent.stem)
+    return chain(_in(mine, "*.pub"), _in(folders, "*.pub"), _in(folders, f"{KNOWN}/*.pub"), members)
 
 
 def _in(folders: list[Path], pattern: str) -> Iterator[Path]:

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from maia.clock import system_now
+from maia.keystore.key_files import public_half
 from maia.organisation import Organisation
 from maia.organisation.joining import WouldLeave
+from maia.organisation.losses import is_membership
 from maia.profile import read_profile
+from maia.profile.address_book import load_book
 from maia.types import verify_definition
 
 
@@ -131,5 +134,21 @@ def test_a_right_that_rests_on_another_is_found_with_it(
             below.certificate.issuer for below in rotterdam.rests_on(one)
         ]
         for one in rotterdam.issued_to(pilot.principal())
+        if not is_membership(one)
     }
     assert by_issuer == {rotterdam.principal: [], hamburg.principal: [hamburg.principal]}
+
+
+def test_a_profile_that_was_put_aside_is_no_member_and_has_no_name(
+    ports: tuple[Organisation, Organisation],
+) -> None:
+    """Its key is in the file of another name: where members are listed, and at the console, it is not."""
+    _, rotterdam = ports
+    old = public_half(rotterdam.folder / "pilot.maia" / "pilot.key")
+    (rotterdam.folder / "pilot.maia").rename(rotterdam.folder / "pilot-before.maia")
+    new = rotterdam.add_member("pilot", may="publish:ShipMovement")
+    assert [one.name for one in rotterdam.members()] == ["pilot"]
+    book = load_book([rotterdam.folder], own=rotterdam.folder / "none", at=system_now())
+    assert book.shown(str(old)) == str(old)
+    assert book.shown(new.principal()).startswith("pilot (")
+    assert len(rotterdam.losses(rotterdam.folder / "pilot-before.maia").lost) == 2

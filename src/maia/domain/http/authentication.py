@@ -56,13 +56,19 @@ class Gate:
     """The door of one run of a domain's server."""
 
     def __init__(
-        self, audience: Principal, *, instance: bytes, clock: Callable[[], Instant], skew_s: int = API_SKEW_S
+        self,
+        audience: Principal,
+        *,
+        instance: bytes,
+        clock: Callable[[], Instant],
+        skew_s: int = API_SKEW_S,
+        is_revoked: Callable[[Principal], bool] = lambda _: False,
     ) -> None:
-        """Admit calls that are signed for this domain and this run."""
+        """Admit calls that are signed for this domain and this run, by a key that was not revoked."""
         if len(instance) != INSTANCE_BYTES:
             raise ValueError(f"a run is named by {INSTANCE_BYTES} random bytes")
         self.audience, self.instance, self.skew_s = audience, instance, skew_s
-        self._clock = clock
+        self._clock, self._is_revoked = clock, is_revoked
         self._memory = ReplayMemory(per_principal_max=REQUESTS_PER_PRINCIPAL_MAX)
         self._certificates = VerificationCache(certificates_max=CERTIFICATES_REMEMBERED)
 
@@ -91,6 +97,8 @@ class Gate:
             memory=self._memory,
             skew_s=self.skew_s,
         )
+        if self._is_revoked(verified.signer):
+            raise Refusal("REFUSED-KEY-REVOKED", f"the key `{verified.signer}` was revoked here")
         digest = b"\x00".join((call.method.encode(), call.target.encode(), said))
         return Caller(verified.signer, self._read(credentials_from_header(shown)), once, digest, said)
 

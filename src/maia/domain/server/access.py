@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from maia.clock import system_now
+from maia.config.input_files import key_file_name
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.domain.access.service import AccessControl
 from maia.domain.facts.poller import FactAges, FactStream
@@ -172,7 +173,10 @@ async def _interface(
 
     config = prepared.config
     instance = os.urandom(INSTANCE_BYTES)
-    gate = Gate(key.principal, instance=instance, clock=service.clock, skew_s=config.api_skew_s)
+    gate = Gate(
+        key.principal, instance=instance, clock=service.clock, skew_s=config.api_skew_s,
+        is_revoked=lambda one: any((at / key_file_name(one)).exists() for at in config.policy_revoked),
+    )  # fmt: skip
     app = application(Pages(service, gate, policy=policy_file(prepared)), records)
     async with listening(app, serving_context(key), config.api_listen) as address:
         yield address

@@ -134,6 +134,8 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     """Certificates that owners issued to the domain: files and folders."""
     policy_issued: Paths = msgspec.field(name="policy.issued", default=())
     """Folders of certificates that the domain's key signs elsewhere; the register takes in what appears."""
+    policy_revoked: Paths = msgspec.field(name="policy.revoked", default=())
+    """Folders of keys (.pub) whose calls are refused, as `maia revoke` leaves them."""
     statements_period_s: Positive = msgspec.field(name="statements.period_s", default=30)
     """For how many seconds a list of revocations holds."""
     statements_lead_s: Whole | None = msgspec.field(name="statements.lead_s", default=None)
