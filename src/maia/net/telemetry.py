@@ -168,6 +168,8 @@ _WORTH_A_WARNING: Final = frozenset(
         "log-failed",
     }
 )
+_ROUTINE: Final = frozenset({"log-rolled"})
+"""What happens again and again where all is well."""
 _EXPECTED: Final = frozenset(
     {"UNAVAILABLE-LINK-NOT-NEEDED", "STATEMENT-OLD", "REFUSED-NO-KEY-GROUP", "SEALING-NOT-BY-A-MEMBER"}
 )
@@ -231,7 +233,7 @@ class Telemetry:
     def note(self, event: str, fields: Mapping[str, object]) -> None:
         """Write one line; whatever names a problem is a warning."""
         is_warning = event in _WORTH_A_WARNING and fields.get("code") not in _EXPECTED
-        self._write("warning" if is_warning else "info", event, fields)
+        self._write("warning" if is_warning else "debug" if event in _ROUTINE else "info", event, fields)
 
     def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
         if _LEVELS[level] < self._least:

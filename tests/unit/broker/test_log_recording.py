@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from math import log as log_of
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,15 @@ import pytest
 from maia.broker.server.log_recording import LogRecorder, RecorderLimits
 from maia.clock import system_now
 from maia.errors import MaiaError
-from maia.events import Instant
-from maia.log.disk.event_log import EventLog, LogReadings
+from maia.events import SECOND, Instant
+from maia.log.disk.event_log import EventLog, LogLimits, LogReadings
 from maia.log.format.errors import LogBroken, LogDiskFull
+from maia.log.format.retention import GROWTH
 from maia.testing import in_a_loop, until
 from maia.wire.codec import encode
 from maia.wire.effects import Input, LogRead, ReadLog, Record, Recorded
 from maia.wire.messages import Carried, Column
+from support.event_log import PowerDisk, opened
 
 TYPES = (bytes(32), bytes([1]) * 32)
 
@@ -48,11 +51,9 @@ def frame(sequence: int, type_id: bytes = TYPES[0]) -> bytes:
 class Run:
     """A recorder at work, and what it said."""
 
-    def __init__(self, log: EventLog, **limits: float) -> None:
+    def __init__(self, log: EventLog, clock: Callable[[], Instant] = system_now, **limits: float) -> None:
         self.records = Records()
-        self.recorder = LogRecorder(
-            log, clock=system_now, records=self.records, limits=RecorderLimits(**limits)
-        )
+        self.recorder = LogRecorder(log, clock=clock, records=self.records, limits=RecorderLimits(**limits))
         self.inputs: list[Input] = []
         self.problems: list[MaiaError] = []
         self.looks = 0
@@ -168,6 +169,25 @@ async def test_the_log_is_rolled_while_it_is_written_and_read(log: EventLog):
         await until(lambda: bool(run.found()), "what the recorder does")
     assert [one.position for one in run.found()[0].frames] == list(range(1, 21))
     assert log.segments(TYPES[0])
+
+
+@in_a_loop
+async def test_many_rolls_write_an_event_a_few_times_and_not_at_each_roll():
+    """What was joined stays for an hour: the disk held 75 times the log, and more the longer it ran."""
+    log, now, position, rolls = opened(PowerDisk(), limits=LogLimits()), system_now(), 0, 90
+    async with Run(log, clock=lambda: now, roll_s=0.0).running() as run:
+        for _ in range(rolls):
+            now, position = Instant(now + 10 * SECOND), position + 30
+            for each in range(position - 29, position + 1):
+                run.recorder.record(Record(each, frame(each)))
+            await until(lambda upto=position: log.rolled().rolled_upto == upto, "rolled")
+    state = log.rolled()
+    live, replaced = list(state.segments.values()), [one.segment for one in state.waiting.values()]
+    recorded, written = (sum(one.frames for one in found) for found in (live, [*live, *replaced]))
+    assert (recorded, [one.position for one in log.read()]) == (position, list(range(1, position + 1)))
+    assert written <= recorded * (1 + log_of(rolls, GROWTH))
+    assert len(live) < 20
+    assert len(replaced) < 1.5 * rolls
 
 
 def test_a_broker_is_told_the_newest_frames_and_no_more_than_it_wants(log: EventLog):

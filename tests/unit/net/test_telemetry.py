@@ -69,6 +69,13 @@ def test_what_is_refused_where_nothing_is_wrong_is_no_warning() -> None:
     assert [line["level"] for line in lines_of(stream)] == ["info", "info", "info", "warning"]
 
 
+def test_what_happens_every_ten_seconds_where_all_is_well_is_no_line_that_an_operator_reads() -> None:
+    stream = io.StringIO()
+    for level in ("info", "debug"):
+        Telemetry(stream, level=level).note("log-rolled", {"segments": 1})
+    assert [line["level"] for line in lines_of(stream)] == ["debug"]
+
+
 def test_a_closed_log_does_not_stop_the_broker() -> None:
     stream = io.StringIO()
     telemetry = Telemetry(stream, log_format="json")

@@ -21,7 +21,7 @@ from maia.log.disk.event_log import EventLog, LogReadings
 from maia.log.disk.shipping import PlaceCopy
 from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.log.format.records import LogRecord
-from maia.log.format.retention import Retention
+from maia.log.format.retention import GROWTH, Retention
 from maia.net.observer import Records
 from maia.wire.effects import Input, LogAtStart, Logged, LogRead, ReadLog, Record, Recorded
 
@@ -233,14 +233,16 @@ class LogRecorder:
                 # What is in the journals stays there, and is tried again.
                 self._records.note("log-upkeep-failed", problem.as_record())
                 continue
-            if made or gone:
-                self._records.note("log-rolled", {"segments": made, "removed": gone})
+            if made:
+                self._records.note("log-rolled", {"segments": made})
+            if gone:
+                self._records.note("log-forgotten", {"segments": gone})
 
     def _rolled(self) -> tuple[int, int]:
         now = self._clock()
         made = len(self._log.roll(now))
         upto = self._shipped(now)
-        self._log.compact(now, upto=upto)
+        self._log.compact(now, growth=GROWTH, upto=upto)
         return made, len(self._log.retain(self._retention, now, upto=upto))
 
     def _shipped(self, now: Instant) -> int | None:

@@ -230,12 +230,15 @@ class EventLog:
         """Return the file of a segment, as it is found."""
         return read_bytes(self._disk, segment.path)
 
-    def compact(self, now: Instant, *, upto: int | None = None) -> list[Segment]:
-        """Join small segments of one type and day, with `upto` only those before it; return what was made."""
+    def compact(self, now: Instant, *, growth: int = 1, upto: int | None = None) -> list[Segment]:
+        """Join small segments of one type and day, with `upto` only those before it; return what was made.
+
+        Each has at least `growth` times as many frames as any that it was made of.
+        """
         made: list[Segment] = []
         with self._upkeep:
             state, size = self._manifest.state, self._limits.segment_bytes
-            for group in to_join(state, bytes_max=size, upto=upto):
+            for group in to_join(state, bytes_max=size, growth=growth, upto=upto):
                 made.append(join_segments(self._disk, group))
                 gone = removal(group, now=+now, grace_s=self._limits.grace_s)
                 with self._writing:

@@ -105,28 +105,41 @@ def pieces(records: Iterable[LogRecord], *, bytes_max: int, held_max: int) -> It
 # ------------------------------------------------------------ compaction and retention
 
 
-def to_join(manifest: Manifest, *, bytes_max: int, upto: int | None = None) -> list[list[Segment]]:
+GROWTH: Final = 4
+"""How many times as many frames a segment has for being joined while a broker records."""
+
+
+def to_join(
+    manifest: Manifest, *, bytes_max: int, growth: int = 1, upto: int | None = None
+) -> list[list[Segment]]:
     """Return groups of neighbours of one type and day that together make a segment of good size.
 
-    With `upto`, only of segments that end there or before.
+    It has at least `growth` times as many frames as each of them: what becomes segments a little at a time
+    is written again only as often as the logarithm of its frames says. With `upto`, only of segments that
+    end there or before.
     """
     by_folder: defaultdict[str, list[Segment]] = defaultdict(list)
     for segment in in_order(manifest.segments.values()):
         if upto is None or segment.last <= upto:
             by_folder[segment.name.folder].append(segment)
-    return [group for folder in by_folder.values() for group in _neighbours(folder, bytes_max)]
+    return [group for folder in by_folder.values() for group in _neighbours(folder, bytes_max, growth)]
 
 
-def _neighbours(segments: Sequence[Segment], bytes_max: int) -> Iterator[list[Segment]]:
-    group: list[Segment] = []
-    for segment in segments:
-        if group and sum(one.size for one in group) + segment.size > bytes_max:
-            if len(group) > 1:
-                yield group
-            group = []
-        group.append(segment)
-    if len(group) > 1:
-        yield group
+def _neighbours(segments: Sequence[Segment], bytes_max: int, growth: int) -> Iterator[list[Segment]]:
+    """Yield the longest groups, beginning with the oldest segment that has one."""
+    first = 0
+    while first < len(segments):
+        until, size, frames, most = first + 1, 0, 0, 0
+        for at in range(first, len(segments)):
+            size, frames = size + segments[at].size, frames + segments[at].frames
+            most = max(most, segments[at].frames)
+            if size > bytes_max:
+                break
+            if frames >= growth * most:
+                until = at + 1
+        if until - first > 1:
+            yield list(segments[first:until])
+        first = until
 
 
 def forgetting(state: Manifest, gone: Iterable[Segment], *, now: int, grace_s: float) -> Change:
