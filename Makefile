@@ -1,7 +1,7 @@
 # What can I do here? `make help` says. Every target sets up what it needs; the second time is quick.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark check laws mutants fuzz agreement kills bench growth figures load profile walks docs lock clean environment prepared
+.PHONY: help demo test spark check laws mutants fuzz agreement kills chaos bench growth figures load profile walks docs lock clean environment prepared
 
 BIN := .venv/bin
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -76,6 +76,9 @@ agreement: environment ## Compare live deliveries with governed tables and SQL v
 kills: KILLS = 200
 kills: environment ## Kill one of two recording brokers KILLS=200 times: nothing acknowledged is silently missing
 	@MAIA_KILLS=$(KILLS) $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/attacks/test_a_killed_broker_catches_up.py
+
+chaos: environment ## Break a real network of three organisations for MINUTES=10: is anything acknowledged lost? (ARGS="--json FILE")
+	@PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 bench: environment ## Run the benchmarks, or some: NAMES="3 5-7 decision"; says how long it takes (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench $(NAMES) $(ARGS)
