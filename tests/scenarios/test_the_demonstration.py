@@ -167,17 +167,18 @@ def _type_all(folder: Path, commands: list[str]) -> None:
     assert "pito" in typed(folder, status).stdout
 
 
-def test_a_demonstration_that_is_ended_leaves_no_process() -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_demonstration_that_is_ended_leaves_no_process(number: signal.Signals, status: int) -> None:
     with started("demo") as demo:
         try:
             _lines_until(demo, "each a process")
             processes = _children_of(demo.pid)
-            demo.send_signal(signal.SIGTERM)
-            assert demo.wait(180) == 130
+            demo.send_signal(number)
+            assert demo.wait(180) == status
         finally:
             demo.kill()
     assert len(processes) == 7
-    assert not [pid for pid in processes if _is_there(pid)]
+    wait_until(lambda: not [pid for pid in processes if _is_there(pid)], within_s=60)
 
 
 def started(*words: str) -> subprocess.Popen[str]:

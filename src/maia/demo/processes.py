@@ -46,6 +46,10 @@ _LOADED: Final = (
 )  # fmt: skip
 
 
+_held: Final = set[int]()
+"""Our ends of the pipes to all servers. A forked one that kept them would never see that we are gone."""
+
+
 @dataclass(slots=True)
 class Child:
     """A process that we started. Once it was waited for, its number may be a stranger's: no more signals."""
@@ -91,8 +95,9 @@ class Child:
         while not self.has_ended:
             self.has_ended = os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
             if self.has_ended:
-                os.close(self.says)
-                os.close(self.holds)
+                for ours in (self.says, self.holds):
+                    os.close(ours)
+                    _held.discard(ours)
             elif time.monotonic() >= deadline:
                 break
             else:
@@ -152,6 +157,7 @@ def start(name: str, words: Iterable[str], log: Path, *, heard: Path | None = No
     (says, writing), (reading, holds) = os.pipe(), os.pipe()
     os.set_inheritable(writing, True)
     os.set_inheritable(reading, True)
+    _held.update((says, holds))
     begin = _forked if threading.active_count() == 1 else _spawned
     with log.open("ab") as errors:
         pid = begin([*words, "--log-format", "json"], (reading, writing, errors.fileno()), heard)
@@ -181,6 +187,8 @@ def _forked(words: list[str], files: tuple[int, int, int], heard: Path | None) -
     try:
         for number, file in enumerate(files):
             os.dup2(file, number)  # the screen is the demonstration's
+        for ours in _held:
+            os.close(ours)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, encoding="utf-8") for number in (1, 2))
         os.environ[STOP_WITH_INPUT] = "yes"
         status = run_server(words, heard)
