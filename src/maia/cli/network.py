@@ -20,11 +20,14 @@ from maia.cli.organisation import (
     DRY_RUN,
     ORG,
     SAME_KEY,
+    TOLD_KEY,
     JoinOptions,
     as_record,
     joined,
+    meant,
     opened,
     revoked,
+    when_compared,
 )
 from maia.cli.output import Answer, row, several, wants_json
 from maia.cli.trust.key import FORCE
@@ -34,10 +37,11 @@ app = command_group("Invite organisations into the network, join one, leave it, 
 
 @app.command()
 def invite(
-    subject: str = arg("Whom: a .pub file or a key."),
+    subject: str = arg("Whom: a .pub file, a key, or a name you know."),
     out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     days: int = opt("How long it holds.", default=365, min=1, max=3650),
     is_open: bool = flag("Its broker may serve all types, also those that it has no right to.", "--open"),
+    key: str | None = TOLD_KEY,
     same_key: bool = SAME_KEY,
     org: Path | None = ORG,
     force: bool = FORCE,
@@ -51,7 +55,7 @@ def invite(
     ours = opened(org)
     if same_key:
         ours.use_again(read_principal(subject))
-    made = ours.invite(subject, days=days, is_open=is_open)
+    made = when_compared(lambda told: ours.invite(meant(subject), days=days, is_open=is_open, key=told), key)
     made.save(out, overwrite=force)
     return Answer(
         row("invited", made.subject, invited=made.subject),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
@@ -37,7 +37,7 @@ from maia.errors import BadInput, MaiaError
 if TYPE_CHECKING:
     from maia.api.responses import RevokedAnswer
     from maia.credentials import NetworkName, Principal, SignedCertificate
-    from maia.organisation import Organisation
+    from maia.organisation import Grant, Organisation
     from maia.organisation.losses import Losses
     from maia.organisation.rights import Terms
     from maia.profile import Profile
@@ -53,13 +53,16 @@ ORG = opt(
     envvar="MAIA_ORG",
 )
 CHECK = flag("Try it and say what it would change; change nothing.", "--check", "--dry-run")
+TOLD_KEY = opt(
+    "What its holder told you, on another way: the key in the .pub file, or its first 32 digits.", "--key"
+)
 SAME_KEY = flag("Use this key although it was revoked here.", "--same-key")
 DRY_RUN = flag("Show who would lose what, and change nothing.", "--dry-run")
 
 
 CHECKED: Final = "nothing was changed; this would be:"
 _NOT_CONFIRMED: Final = "whether it was revoked since: the server of its issuer does not answer now"
-_COMPARE: Final = "compare that key with the one the other organisation tells you; then"
+_COMPARE: Final = "compare that key with the one the other organisation tells you"
 _REMEMBER: Final = "`maia key remember {} --name NAME` gives it a name of yours"
 _KEYS_BEGIN: Final = (
     "it may read what is published once the type's key server knows of the right: at once while `maia up` "
@@ -71,6 +74,9 @@ _MADE_ELSEWHERE: Final = (
 )
 _ENDED: Final = "is given nothing any more; `maia member add` makes a member another one"
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
+
+
+_Done = TypeVar("_Done")
 
 
 @options
@@ -175,6 +181,7 @@ def joined(asked: JoinOptions) -> Answer:
     """Join, after a question where a network is left and a person can answer it."""
     import sys
 
+    from maia.organisation.compared_keys import in_groups
     from maia.organisation.joining import WouldLeave
     from maia.organisation.losses import is_membership
 
@@ -193,10 +200,12 @@ def joined(asked: JoinOptions) -> Answer:
         done = ours.join(file, leave=True, name=asked.name, same_key=asked.same_key)
     offer, left, by = done.offer, done.left, done.offer.grant.domain
     own = [one for one in offer.certificates if one.certificate.subject == offer.grant.subject]
+    use_folder(ours.folder)  # the name is in there now
     know_types(offer.definitions)
     rights = [right(one) for one in own if not is_membership(one)]
     network = f"{offer.network.name} of {offer.network.owner}"
-    is_known = str(by) in known
+    is_known, is_named = str(by) in known, asked.name is not None
+    compare = f"its key is {in_groups(by)}: {_COMPARE}" if is_named else f"{_COMPARE}; then"
     return Answer(
         row("checked", CHECKED if check else None),
         row("joined", network) if left else row("took in", f"{file}, in network {network}"),
@@ -209,9 +218,10 @@ def joined(asked: JoinOptions) -> Answer:
         row("not kept", offer.unused, certificates=len(offer.certificates), not_kept=offer.unused),
         row("note", done.notes, notes=done.notes),
         row("not asked", None if done.is_confirmed else _NOT_CONFIRMED, confirmed=done.is_confirmed),
-        row("check", None if is_known else _COMPARE),
-        row(" ", None if is_known else _REMEMBER.format(by), files=done.files, changed=not check),
-        whole=not is_known,
+        row("check", None if is_known else compare),
+        row(" ", None if is_known or is_named else _REMEMBER.format(by)),
+        row(files=done.files, changed=not check),
+        whole=not (is_known or is_named),
     )
 
 
@@ -325,11 +335,14 @@ def list_members(org: Path | None = ORG) -> Answer:
 
 def grant(
     *,
-    subject: str = arg("To whom: a .pub file, a key, or the .proof of an X.509 name (`maia cert prove`)."),
+    subject: str = arg(
+        "To whom: a .pub file, a key, a name you know, or the .proof of an X.509 name (`maia cert prove`)."
+    ),
     out: Path = need("The file to hand to the other organisation.", "--out", "-o"),
     x509: X509Options,
     rights: RightOptions,
     delegable: bool = flag("It may pass the rights on, to its members and its broker."),
+    key: str | None = TOLD_KEY,
     same_key: bool = SAME_KEY,
     org: Path | None = ORG,
     force: bool = FORCE,
@@ -344,10 +357,16 @@ def grant(
     """
     ours = opened(org)
     proved = x509.proved(subject, ours.principal) if subject.endswith(PROOF_SUFFIX) else None
-    whom: Principal | str = subject if proved is None else proved.principal
+    whom = meant(subject) if proved is None else proved.principal
     if same_key:
         ours.use_again(read_principal(subject) if proved is None else proved.principal)
-    made = ours.grant(whom, may=rights.may or (), delegable=delegable, proved=proved, **rights.terms)
+
+    def granted(told: str | None) -> Grant:
+        return ours.grant(
+            whom, may=rights.may or (), delegable=delegable, proved=proved, key=told, **rights.terms
+        )
+
+    made = when_compared(granted, key)
     made.save(out, overwrite=force)
     given = [one for one in made.certificates if one.certificate.issuer == ours.principal]
     own = _OF_OUR_OWN if made.coordinator == ours.principal else ""
@@ -360,6 +379,28 @@ def grant(
         row("for network", f"{made.network} of {made.coordinator}{own}"),
         row("written to", f"{out}   (revoke it with `maia revoke {out}`)", file=out),
     )
+
+
+def meant(subject: str) -> Principal | str:
+    """Return whom a word means: a file, whose key is to be compared, or a key that the user knows."""
+    return subject if subject.endswith(".pub") or Path(subject).is_file() else read_principal(subject)
+
+
+def when_compared(act: Callable[[str | None], _Done], told: str | None) -> _Done:
+    """Do what is done with a key in a file, after a person has compared the key where that is needed."""
+    import sys
+
+    from maia.organisation.compared_keys import KeyNotCompared, in_groups
+
+    try:
+        return act(told)
+    except KeyNotCompared as problem:
+        if wants_json() or not sys.stdin.isatty():
+            raise
+        typer.echo(f"`{problem.file}` holds the key\n\n    {in_groups(problem.key)}\n", err=True)
+        if not typer.confirm("Compare it with what its holder tells you on another way. Is it the same?"):
+            raise
+        return act(str(problem.key))
 
 
 def revoke(

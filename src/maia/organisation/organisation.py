@@ -77,6 +77,7 @@ from maia.keystore.key_files import (
     new_signing_key,
     public_half,
 )
+from maia.organisation.compared_keys import KeyNotCompared, in_groups, is_same_key
 from maia.organisation.draft import FolderDraft, write_file
 from maia.organisation.grant_file import Grant, read_grant
 from maia.organisation.joining import Joined, ended_by_leaving, examine_file, try_settings, would_leave
@@ -526,13 +527,15 @@ class Organisation:
         may: str | Iterable[str],
         delegable: bool = False,
         proved: VerifiedX509Subject | None = None,
+        key: str | None = None,
         **terms: Unpack[Terms],
     ) -> Grant:
         """Grant another organisation, or a single participant, rights to types; `save` writes the file.
 
-        To one that has proved an X.509 name they are granted by that name, until its chain ends.
+        To one that has proved an X.509 name they are granted by that name, until its chain ends. A file
+        that holds a key which is not known here needs the `key` that its holder has told.
         """
-        whom = subject if isinstance(subject, Principal) else read_principal(str(subject))
+        whom = self._compared(subject, key)
         rights = self.rights(may, **terms)
         if not rights:
             raise BadInput(
@@ -585,14 +588,19 @@ class Organisation:
     # -------------------------------------------------------- the network
 
     def invite(
-        self, subject: Principal | str | Path, *, days: int = SERVER_DAYS, is_open: bool = False
+        self,
+        subject: Principal | str | Path,
+        *,
+        days: int = SERVER_DAYS,
+        is_open: bool = False,
+        key: str | None = None,
     ) -> Grant:
         """Let another organisation be part of the network, and install its own types; `save` writes the file.
 
         It sees nothing by that. Data is granted apart, and revoked apart. With `is_open`, its broker may
-        serve types to which it has no right itself.
+        serve types to which it has no right itself. Its `key` is what it has told, as for a grant.
         """
-        whom = subject if isinstance(subject, Principal) else read_principal(str(subject))
+        whom = self._compared(subject, key)
         actions = (Action.CONNECT, Action.INSTALL, *((Action.SERVE,) if is_open else ()))
         given = self._invitation(whom, self._signing(), days=days, actions=actions)
         if not isinstance(subject, Principal) and Path(subject).suffix == ".pub":
@@ -949,6 +957,21 @@ class Organisation:
             "log": "../log",
         }
         write_profile(folder, settings)
+
+    def _compared(self, subject: Principal | str | Path, told: str | None) -> Principal:
+        """Return whose key is meant; raise if it came in a file and nobody has compared it (A125)."""
+        if isinstance(subject, Principal):
+            return subject
+        whom, file = read_principal(str(subject)), Path(subject)
+        if told is not None and not is_same_key(whom, told):
+            raise BadInput(
+                "INPUT-KEY-DIFFERS", f"`{file}` holds the key {in_groups(whom)}, and not `{told[:96]}`"
+            )
+        secret = file.with_suffix(".key")
+        is_known = told is not None or str(subject).startswith("ed25519:") or bool(self.issued_to(whom))
+        if not (is_known or (secret.is_file() and public_half(secret) == whom)):
+            raise KeyNotCompared(file, whom)
+        return whom
 
     def _remember(self, whom: Principal, given: Path) -> None:
         """Keep a public key under the name of its file, unless that name is taken or unusable."""
