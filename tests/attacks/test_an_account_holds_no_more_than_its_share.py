@@ -16,7 +16,7 @@ from maia.events import seconds_after
 from maia.gateway.server import kept_sessions
 from maia.gateway.server.config import prepare, read_config
 from maia.gateway.server.gateway import Gateway
-from maia.gateway.server.shares import AccountQuota
+from maia.gateway.server.shares import AccountQuota, Over
 from maia.net.observer import QuietRecords
 from maia.predicates import ALWAYS, NEVER
 from maia.private_files import replace_file
@@ -282,6 +282,35 @@ def test_one_account_has_a_share_of_sessions_and_connections(tmp_path: Path) -> 
             _, reason, _ = await raw_client(city, "silent", "one more")
             assert reason == 0, "a session that has ended makes room"
             assert len(list((tmp_path / "gateway" / "sessions").iterdir())) == files - 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("connections", [1, 2, 8])
+def test_however_few_places_there_are_one_account_leaves_some_to_others(
+    tmp_path: Path, connections: int
+) -> None:
+    """A88, A101 (N13): half, and three quarters while clients take over; no stranger keeps it out."""
+
+    async def story() -> None:
+        async with mqtt_city(tmp_path, limits=f"connections = {connections}") as city:
+            people(city)
+            share = max(1, connections // 2)
+            held = [await raw_client(city, "silent", f"held {number}") for number in range(share)]
+            assert [reason for _, reason, _ in held] == [0] * share
+            if connections > 1:
+                _, reason, said = await raw_client(city, "silent", "one more")
+                assert reason == QUOTA_EXCEEDED
+                assert b"UNAVAILABLE-QUOTA-ACCOUNT" in said
+                strangers = [await raw(city) for _ in range(connections)]
+                assert (await city.mqtt("reader")).reason == 0
+                for one in strangers:
+                    one.socket.close()
+            taking_over = max(1, connections * 3 // 4)
+            for _ in range(taking_over - share):
+                city.gateway.shares.connect("silent", Over.MQTT, takes_over=True)
+            with pytest.raises(AccountQuota):
+                city.gateway.shares.connect("silent", Over.MQTT, takes_over=True)
 
     asyncio.run(story())
 

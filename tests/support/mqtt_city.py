@@ -74,7 +74,6 @@ network = "City Network"
 coordinator = "{owner}"
 data = "gateway"
 listen = "127.0.0.1:0"
-connections = 64
 connections_before_connect = 8
 http.listen = "127.0.0.1:0"
 http.streams_per_account = 3

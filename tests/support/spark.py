@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from maia.spark.session import session as sessions
-from maia.spark.session.session import spark_session
+from maia.spark.session.session import PLAN_LENGTH, spark_session
 from support.nursery import spark_python
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ SETTINGS: Final = {
     # Hundreds of plans are compiled: with less room Java keeps looking for code and objects to throw away.
     "spark.driver.defaultJavaOptions": "-XX:ReservedCodeCacheSize=240m -Xms1536m -Xmn768m",
     "spark.sql.adaptive.enabled": "false",
+    # What a plan is, tests compare; a governed table would have it kept back.
+    PLAN_LENGTH: str(1 << 20),
     # The usual one starts several processes for each file of a checkpoint, to set modes and to follow links.
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing"
     ".FileSystemBasedCheckpointFileManager",

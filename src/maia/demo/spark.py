@@ -210,9 +210,9 @@ def main() -> None:
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what Java prints is not our answer
     try:
-        from maia.spark.session.session import spark_session
+        from maia.spark.session.session import PLAN_LENGTH, spark_session
 
-        with spark_session("maia-demo") as spark:
+        with spark_session("maia-demo", settings={PLAN_LENGTH: str(1 << 20)}) as spark:
             order = json.loads(sys.stdin.readline())
             answer = _answer(spark, order)
             # Said before Java ends, which takes its time and is nothing to wait for.

@@ -40,7 +40,7 @@ from maia.credentials import NetworkName, Owner
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.gateway.mqtt.effects import MqttLimits
-from maia.gateway.server.shares import AccountShares
+from maia.gateway.server.shares import AccountShares, Over
 from maia.gateway.server.upstream import UpstreamSettings
 from maia.gateway.topic_table import PayloadForm, TopicRow, TopicTable, row_of
 from maia.private_files import exposure, make_private_folder
@@ -106,7 +106,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """New connections a second, over MQTT and HTTP, while the gateway is behind with its work; networks that
     they come from take turns."""
     connections_per_account: Positive = 256
-    """MQTT connections and HTTP calls of one account at one time."""
+    """MQTT connections and HTTP calls of one account at one time; at most half of the places for either."""
     sessions: Positive = 16_384
     """MQTT sessions, of clients that are away as well."""
     sessions_per_account: Positive = 256
@@ -215,6 +215,7 @@ def prepare(config: GatewayConfig, *, now: Instant) -> PreparedGateway:
         config.broker, network, TopicTable(rows), tuple(histories), constitutions, float(config.connect_s)
     )
     shares = AccountShares(
+        places={Over.MQTT: config.connections, Over.HTTP: config.http_connections},
         connections_per_account=config.connections_per_account,
         sessions=config.sessions,
         sessions_per_account=config.sessions_per_account,

@@ -36,7 +36,7 @@ from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
 from maia.gateway.server.driver import ClientLink, Driver
 from maia.gateway.server.kept_sessions import KeptSession, KeptSessions, Which
-from maia.gateway.server.shares import AccountQuota, Unread
+from maia.gateway.server.shares import AccountQuota, Over, Unread
 from maia.gateway.server.upstream import DurableProgress, Upstream
 from maia.net.observer import Records
 from maia.sessions.admission import Places
@@ -129,22 +129,20 @@ class Gateway:
     # -------------------------------------------------------- connections
 
     def admitted(self, connection: ClientLink, address: str | None) -> None:
-        """Count a connection; while too many wait to prove themselves, one from the busiest address goes."""
-        if len(self._connections) >= self.config.connections:
-            self.note(
-                "refused",
-                Unavailable(
-                    "UNAVAILABLE-GATEWAY-FULL", "the gateway has no room for a connection"
-                ).as_record(),
-            )
-            connection.drop()
-            return
+        """Count a connection; while too many are there, one that waits to prove itself goes.
+
+        It is the oldest from the busiest address, and the new one itself if none else waits.
+        """
         self._connections.add(connection)
         self._waiting.take(connection, address)
-        oldest = self._waiting.next_to_go() if self._waiting.is_overfull else None
+        is_full = len(self._connections) > self.config.connections
+        oldest = self._waiting.next_to_go() if is_full or self._waiting.is_overfull else None
         if oldest is not None:
             self.gone(oldest)
             oldest.drop()
+        if oldest is connection:
+            full = Unavailable("UNAVAILABLE-GATEWAY-FULL", "the gateway has no room for a connection")
+            self.note("refused", full.as_record())
 
     def welcomed(self, connection: ClientLink) -> None:
         """Take note that a client has proved who it is."""
@@ -157,7 +155,7 @@ class Gateway:
             self._connections.discard(connection)
             self.ended += 1
             if connection.account is not None:
-                self.shares.disconnect(connection.account)
+                self.shares.disconnect(connection.account, Over.MQTT)
                 connection.account = None
 
     @property
@@ -188,7 +186,8 @@ class Gateway:
             raise BadClientId("a client identifier is too long, or holds characters that are not visible")
         which = (account, client_id)
         before = self._sessions.get(which)
-        self.shares.connect(account, takes_over=before is not None and before.session.is_connected)
+        takes_over = before is not None and before.session.is_connected
+        self.shares.connect(account, Over.MQTT, takes_over=takes_over)
         connection.account = account
         lock = self._locks.setdefault(which, asyncio.Lock())
         try:

@@ -7,10 +7,19 @@ does its worst takes nothing from the others (A89, A101, A116).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from maia.errors import Unavailable
 from maia.events import Instant
+
+
+class Over(Enum):
+    """What a connection speaks; there are so many places for each."""
+
+    MQTT = auto()
+    HTTP = auto()
 
 
 class AccountQuota(Unavailable):
@@ -50,30 +59,36 @@ class Unread:
 class AccountShares:
     """What the accounts of one gateway hold, over MQTT and over HTTP."""
 
+    places: Mapping[Over, int]
     connections_per_account: int
     sessions: int
     sessions_per_account: int
     unread_bytes: int
     unread_bytes_per_account: int
-    _connections: Counter[str] = field(default_factory=Counter)
+    _connections: Counter[tuple[str, Over]] = field(default_factory=Counter)
     _sessions: dict[str, dict[str, Instant | None]] = field(default_factory=dict)
     """By account and client identifier; when one ends whose client is away, unless it never does."""
     _unread: dict[str, Unread] = field(default_factory=dict)
 
     # -------------------------------------------------------- connections
 
-    def connect(self, account: str, *, takes_over: bool = False) -> None:
-        """Count a connection or a call; one that takes over may come before the other has gone."""
-        held = self._connections[account]
-        if held >= self.connections_per_account * (2 if takes_over else 1):
-            raise AccountQuota(f"the account has {held} connections, as many as it may have")
-        self._connections[account] += 1
+    def connect(self, account: str, over: Over, *, takes_over: bool = False) -> None:
+        """Count a connection or a call; one that takes over may come before the other has gone.
 
-    def disconnect(self, account: str) -> None:
+        An account leaves half of the places to others however few there are, a quarter while it takes over.
+        """
+        held, places = self._connections[account, over], self.places[over]
+        share = max(1, places * 3 // 4 if takes_over else places // 2)
+        together = sum(self._connections[account, each] for each in Over)
+        if held >= share or together >= self.connections_per_account * (2 if takes_over else 1):
+            raise AccountQuota(f"the account has {together} connections, as many as it may have")
+        self._connections[account, over] += 1
+
+    def disconnect(self, account: str, over: Over) -> None:
         """Take note that a connection, or a call, has ended."""
-        self._connections[account] -= 1
-        if not self._connections[account]:
-            del self._connections[account]
+        self._connections[account, over] -= 1
+        if not self._connections[account, over]:
+            del self._connections[account, over]
 
     # -------------------------------------------------------- sessions
 

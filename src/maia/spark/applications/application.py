@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from maia.errors import BadInput, Unavailable
 from maia.events import Kind
 from maia.spark.session.cluster import is_connect, is_here
+from maia.spark.session.session import PLAN_LENGTH
 from maia.views import spark_type
 
 if TYPE_CHECKING:
@@ -177,13 +178,15 @@ def _columns_of_text(frame: DataFrame) -> set[str]:
     """Return the columns in what a server of Connect says of its plan; it hands out no plan."""
     from pyspark.sql.types import StructType
 
-    session, limit = frame.sparkSession, "spark.sql.maxMetadataStringLength"
-    before = session.conf.get(limit)
-    session.conf.set(limit, str(1 << 20))
+    conf = frame.sparkSession.conf
+    before = {one: conf.get(one) for one in ("spark.sql.maxMetadataStringLength", PLAN_LENGTH)}
+    for one in before:
+        conf.set(one, str(1 << 20))
     try:
         text: str = frame._explain_string(mode="formatted")  # type: ignore[operator, unused-ignore]
     finally:
-        session.conf.set(limit, str(before))
+        for one, length in before.items():
+            conf.set(one, str(length))
     found = re.findall(r"^ReadSchema: (struct<.*>)$", text, re.M)
     return {name for one in found for name in StructType.fromDDL(one[7:-1]).names}  # type: ignore[attr-defined]
 

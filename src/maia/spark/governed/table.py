@@ -46,6 +46,7 @@ from maia.spark.governed.plan import (
 from maia.spark.governed.reading_ledger import ReadingLedger, SeenRows, reading_ledger, seen_rows
 from maia.spark.governed.stream_source import FORMAT, LEDGER, OPTION, LogStreamSource
 from maia.spark.session.cluster import desk_place, parallelism
+from maia.spark.session.session import PLAN_LENGTH
 from maia.views.plan import spark_type
 from maia.views.to_spark import (
     SparkView,
@@ -101,6 +102,9 @@ def spark_table(
 ) -> DataFrame:
     """Return what was decided as a table of Spark."""
     check_on_record(read.access.versions, ledger)
+    # Errors, `explain` and the history server print plans, in which a View's restrictions are: none, unless
+    # the author of the job has chosen a length (A93).
+    spark.conf.set(PLAN_LENGTH, spark.conf.get(PLAN_LENGTH, "0") or "0")
     if read.is_summary and (stream is not None or ledger is not None):
         raise summary_of_frames()
     if read.access.keys is not None and read.grant is not None:

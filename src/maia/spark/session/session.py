@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+PLAN_LENGTH: Final = "spark.sql.maxPlanStringLength"
 UMASK: Final = "spark.hadoop.fs.permissions.umask-mode"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _STOP_S: Final = 20

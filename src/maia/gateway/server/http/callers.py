@@ -26,6 +26,7 @@ from maia.credentials import SigningKey
 from maia.errors import MaiaError, Refusal
 from maia.gateway.server.account_folder import AccountFolder
 from maia.gateway.server.config import PreparedGateway
+from maia.gateway.server.shares import Over
 from maia.gateway.server.upstream import Upstream
 from maia.net.http_listener import LEAF, let_in
 from maia.net.tls import principal_of_leaf
@@ -109,11 +110,11 @@ class Callers:
     def calling(self, request: Request) -> Iterator[Caller]:
         """Say who calls, and count the call in the share of its account for as long as it lasts."""
         caller = self.admit(request)
-        self._prepared.shares.connect(caller.account)
+        self._prepared.shares.connect(caller.account, Over.HTTP)
         try:
             yield caller
         finally:
-            self._prepared.shares.disconnect(caller.account)
+            self._prepared.shares.disconnect(caller.account, Over.HTTP)
 
     def admit(self, request: Request) -> Caller:
         """Return who calls, and let the connection in; every failure of a token looks the same (A79)."""
