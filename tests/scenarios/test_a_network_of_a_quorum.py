@@ -53,7 +53,7 @@ grant tracker
 end
 """
 FORCES = ("met", "kent", "essex")
-PEOPLE = ("surrey", "manager", "broker", "edge", "domain", "early", "late", "loner", "camera")
+PEOPLE = ("surrey", "manager", "broker", "edge", "domain", "early", "late", "loner", "outsider", "camera")
 
 
 def done(home: Path, *words: object) -> Answer:
@@ -98,6 +98,9 @@ def forces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     connected(home, "early", ("met", "essex"))
     connected(home, "late", ("met", "surrey"))
     connected(home, "loner", ("met",))
+    allow(home, "outsider", ("essex",), "connect", "--action", "serve", "--network", NETWORK)
+    allow(home, "outsider", ("met", "kent"), "subscribe", "--type", "Numberplate")
+    subprocess.run(["cp", "police.quorum", "outsider-certs/"], cwd=home, check=True)
     subprocess.run(["cp", "police.quorum", "broker-certs/"], cwd=home, check=True)
     (home / "broker.toml").write_text(CONFIG)
     return home
@@ -151,6 +154,18 @@ def test_two_of_three_let_people_read_and_one_does_not(home: Path) -> None:
         alone = reads(home, "loner", address)
         assert (alone.returncode, "POLICY-NO-CHAIN" in alone.stderr) == (3, True)
         assert reads(home, "late", address).returncode == 3  # Surrey is no member yet
+
+
+def test_one_of_three_lets_no_client_into_the_network(home: Path) -> None:
+    """Two have let it read the type; that it may connect, only one has said."""
+    with running_maia("broker", "-c", "broker.toml", cwd=home):
+        address = address_of(home)
+        kept_out = reads(home, "outsider", address)
+        assert kept_out.returncode == 3, kept_out.stderr
+        assert "POLICY-NO-CHAIN" in kept_out.stderr
+        assert "UK Police Network" in kept_out.stderr
+        allow(home, "outsider", ("kent",), "connect", "--action", "serve", "--network", NETWORK)
+        assert reads(home, "outsider", address).returncode == 0
 
 
 def test_a_replaced_member_counts_no_more_at_a_broker_that_runs(home: Path) -> None:
