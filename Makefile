@@ -10,7 +10,7 @@ MINUTES ?= 10
 LANES ?= 5
 # The suite starts hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
-TYPED := src/maia tools $(addprefix bench/,harness.py harness_report.py performance_page.py plots.py paper_figures.py __main__.py)
+TYPED := src/maia tools $(addprefix bench/,ages.py harness.py harness_report.py performance_page.py plots.py paper_figures.py __main__.py)
 PUBLIC := $(addprefix maia.,errors canonical events predicates credentials types policy views client domain \
 	spark spark.governed.table spark.open_log client.api.client client.api.blocking_client client.api.publisher client.api.subscription \
 	spark.source.data_source spark.source.options api.client keystore.key_files config.input_files testing \
@@ -80,7 +80,7 @@ kills: environment ## Kill one of two recording brokers KILLS=200 times: nothing
 chaos: environment ## Break a real network of three organisations for MINUTES=10: is anything acknowledged lost? (ARGS="--json FILE")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
-bench: environment ## Run the benchmarks, or some: NAMES="3 5-7 decision"; says how long it takes (ARGS=--quick for a smoke test)
+bench: environment ## Run the benchmarks not yet run at this commit, or some: NAMES="3 5-7 decision" (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench $(NAMES) $(ARGS)
 
 growth: environment ## Measure how cost grows with subscriptions, wallets, key groups, brokers, rows (NAMES=, ARGS=--quick)

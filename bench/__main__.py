@@ -13,6 +13,7 @@ from time import monotonic
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from ages import commit_here
 from harness import (
     BUSY_CORES_WORTH_A_WARNING,
     QUICK,
@@ -27,7 +28,15 @@ from harness import (
     load_average,
     run_benchmark,
 )
-from harness_report import duration, forecast, keep, last_took_s, print_table, this_machine
+from harness_report import (
+    duration,
+    forecast,
+    is_measured_at,
+    keep,
+    last_took_s,
+    print_table,
+    this_machine,
+)
 from performance_page import write_page
 
 ON_STDERR = Console(stderr=True)
@@ -52,6 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quick = replace(QUICK, first_alone=asked.first)
         effort = quick if asked.quick or asked.first else THOROUGH
         if not effort.quick:
+            # All of them take hours: a run that was interrupted goes on where it was.
+            done = [] if asked.names else [one for one in benchmarks if is_measured_at(one, commit_here())]
+            if done:
+                benchmarks = [one for one in benchmarks if one not in done]
+                ON_STDERR.print(f"{len(done)} are measured at this commit; name one to measure it again")
+            if not benchmarks:
+                return 0
             many = f"{len(benchmarks)} benchmarks" if len(benchmarks) > 1 else f"#{benchmarks[0].number}"
             ON_STDERR.print(f"{many}: {forecast(benchmarks)}", highlight=False)
         _run_all(benchmarks, effort=effort, as_json=asked.json)
@@ -61,7 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench",
-        description="Run Maia's benchmarks, `growth` or the papers' `figures`. Name none to run all.",
+        description="Run Maia's benchmarks, `growth` or the papers' `figures`. Name none to run all that "
+        "have not been measured at this commit.",
     )
     parser.add_argument("names", nargs="*", metavar="NUMBER|5-9|NAME")
     parser.add_argument("--list", action="store_true", help="list the benchmarks and stop")

@@ -25,7 +25,7 @@ import figure_costs
 import figure_filters
 import figure_formula_5
 from harness import BENCH_FOLDER, busy_cores, load_average
-from harness_report import RESULTS, keep_record, this_machine
+from harness_report import RESULTS, keep_record, measured_at, this_machine
 from paper_figures import PaperFigure
 
 PAGE = BENCH_FOLDER.parent / "docs" / "figures.md"
@@ -113,11 +113,10 @@ def _section(figure: PaperFigure, record: dict[str, Any] | None) -> Iterable[str
     if figure.draw is not None:
         yield from (f"![{figure.title}](images/{figure.name}.svg)", "")
     yield from figure.describe(record["found"])
-    machine = record["machine"]
+    machine, took_s = record["machine"], record["took_s"]
     yield ""
     yield (
-        f"Measured {machine['measured_on']} in {record['took_s']:,.0f} s: {machine['cores']} cores "
-        f"{machine['architecture']}, Python {machine['python']}, load {machine['load_before']} before and "
+        f"{measured_at(machine, f' in {took_s:,.0f} s')}, load {machine['load_before']} before and "
         f"{machine['load_after']} after{_busy(machine)}."
     )
     yield ""

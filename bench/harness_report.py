@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from ages import commit_here
 from harness import BENCH_FOLDER, Answer, Benchmark, Result, Unanswered
 
 RESULTS = BENCH_FOLDER / "results"
@@ -37,6 +40,10 @@ class Machine:
     load_before: float
     load_after: float
     busy_cores: float
+    commit: str
+    """Of the code that was measured."""
+    build: str
+    """How the interpreter was built."""
 
 
 def this_machine(*, load_before: float, load_after: float, busy: float) -> Machine:
@@ -49,6 +56,28 @@ def this_machine(*, load_before: float, load_after: float, busy: float) -> Machi
         load_before=round(load_before, 2),
         load_after=round(load_after, 2),
         busy_cores=round(busy, 2),
+        commit=commit_here(),
+        build=python_build(),
+    )
+
+
+def python_build() -> str:
+    """Return which optimisations this Python was built with: they make up to a third of all times."""
+    flags = {
+        word.strip("'").partition("=")[0] for word in str(sysconfig.get_config_var("CONFIG_ARGS")).split()
+    }
+    names = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
+    found = [f"{'with' if flag in flags else 'without'} {name}" for flag, name in names.items()]
+    return " and ".join(found)
+
+
+def measured_at(machine: Mapping[str, object], took: str = "") -> str:
+    """Say when, at which commit and where something was measured; early records lack the Python's build."""
+    commit = f" at `{machine['commit']}`" if machine.get("commit") else ""
+    build = f" built {machine['build']}" if machine.get("build") else ""
+    return (
+        f"Measured {machine['measured_on']}{commit}{took}: {machine['cores']} cores "
+        f"{machine['architecture']}, Python {machine['python']}{build}"
     )
 
 
@@ -109,11 +138,23 @@ def _file_of(benchmark: Benchmark) -> str:
     return f"{benchmark.number:02d}-{benchmark.name}.json"
 
 
+def _last(benchmark: Benchmark, folder: Path) -> dict[str, Any]:
+    # Any: a record is what JSON holds.
+    path = folder / _file_of(benchmark)
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
 def last_took_s(benchmark: Benchmark, folder: Path = RESULTS) -> float | None:
     """Return how many seconds the last thorough run of a benchmark took, if that was kept."""
-    path = folder / _file_of(benchmark)
-    took: float | None = json.loads(path.read_text(encoding="utf-8")).get("took_s") if path.exists() else None
+    took: float | None = _last(benchmark, folder).get("took_s")
     return took
+
+
+def is_measured_at(benchmark: Benchmark, commit: str, folder: Path = RESULTS) -> bool:
+    """Return whether the kept result of a benchmark is of this commit, with nothing changed."""
+    measured = _last(benchmark, folder).get("machine", {}).get("commit")
+    return measured == commit != "" and not commit.endswith("+")
 
 
 def duration(seconds: float) -> str:

@@ -3,7 +3,8 @@
 Locks carry hashes and no addresses. No file names a machine's folder. Error
 codes are unique and documented. Links between documents lead somewhere, and so
 does every row of the papers' table; every attack has a test. The list of unsteady
-tests is in order. One line per problem; exit status 1 if any.
+tests is in order. A figure that is older than what it measures is called old. One line
+per problem; exit status 1 if any.
 """
 
 from __future__ import annotations
@@ -205,6 +206,12 @@ def unsteady_tests_are_listed_in_order() -> Iterator[str]:
     yield from unsteady.problems()
 
 
+def figures_that_are_old_are_called_so() -> Iterator[str]:
+    """A headline of the performance page is younger than most of the code that it measures, or called old."""
+    asked = [sys.executable, str(ROOT / "bench" / "ages.py")]
+    yield from subprocess.run(asked, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
 def documents() -> Iterator[Path]:
     """Return the pages that people read."""
     for path in tracked():
@@ -229,6 +236,7 @@ CHECKS = (
     decisions_have_their_four_parts,
     docstrings_name_files_that_exist,
     unsteady_tests_are_listed_in_order,
+    figures_that_are_old_are_called_so,
 )
 
 

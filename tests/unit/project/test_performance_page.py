@@ -32,8 +32,11 @@ def page(tmp_path):
     return write
 
 
+MEASURED = {**MACHINE, "measured_on": "2026-11-17", "commit": "1a2b3c4d"}
+
+
 def record(number, *rows):
-    about = {"bench": number, "name": "some", "about": "", "stood": "", "peer_lacks": "", "machine": MACHINE}
+    about = {"bench": number, "name": "some", "about": "", "stood": "", "peer_lacks": "", "machine": MEASURED}
     return {**about, "rows": list(rows)}
 
 
@@ -56,7 +59,7 @@ def test_every_number_of_the_first_table_is_read_from_the_kept_results():
     import performance_page
 
     kept = performance_page.Kept()
-    assert len(performance_page.HEADLINES) == 10
+    assert len(performance_page.HEADLINES) == 12
     for one in performance_page.HEADLINES:  # a case that was renamed raises LookupError
         assert one.ours(kept)
         assert one.beside(kept)
@@ -66,7 +69,7 @@ def test_every_number_of_the_first_table_is_read_from_the_kept_results():
 
 def test_what_is_not_kept_was_not_measured(page):
     text = page()
-    assert text.count("| not measured | not measured |") == 10
+    assert text.count("| not measured | not measured |") == 12
     assert "0 cases, 0 at their target" in text
 
 
@@ -75,7 +78,9 @@ def test_a_number_changes_with_its_file(page):
         row("kilobytes a subscription", 0.5, "<= 1", met=True),
         row("kilobytes a subscription with a capability of its own", 3, "<= 2", met=False),
     ]
-    assert "| 0.5 kB; 3 kB | aim 1 kB; 2 kB | #24 |" in page(_24_memory=record(24, *of_memory))
+    assert "| 0.5 kB; 3 kB | aim 1 kB; 2 kB | #24 | `1a2b3c4d`, 2026-11-17 |" in page(
+        _24_memory=record(24, *of_memory)
+    )
 
 
 def test_the_table_of_targets_names_the_case_that_is_farthest_away(page):
@@ -132,4 +137,86 @@ def test_a_forecast_is_the_sum_of_the_last_runs(tmp_path):
     assert harness_report.forecast([known], tmp_path) == "about 1 h 05 min"
     assert (
         harness_report.forecast([known, unknown], tmp_path) == "about 1 h 05 min, and 1 of them never timed"
+    )
+
+
+# ---------------------------------------------------------------- how old the figures are
+
+MEMORY = [
+    row("kilobytes a subscription", 0.5, "<= 1", met=True),
+    row("kilobytes a subscription with a capability of its own", 3, "<= 2", met=False),
+]
+
+
+@pytest.fixture
+def commits(monkeypatch):
+    """Say how many commits have changed what a record measures."""
+    import ages
+
+    def say(count):
+        monkeypatch.setattr(ages, "commits_since", lambda _commit, _rooms: count)
+
+    return say
+
+
+def test_a_headline_that_is_older_than_its_rooms_is_called_old_or_the_check_fails(page, tmp_path, commits):
+    import ages
+
+    page(_24_memory=record(24, *MEMORY))
+    commits(ages.COMMITS_MAX)
+    assert list(ages.unsaid(tmp_path)) == []
+    commits(ages.COMMITS_MAX + 1)
+    (said,) = ages.unsaid(tmp_path)
+    assert "make bench NAMES=24" in said
+    assert "; **old**" not in page()
+    ages.say_what_is_old(tmp_path)
+    assert list(ages.unsaid(tmp_path)) == []
+    assert "| #24 | `1a2b3c4d`, 2026-11-17; **old** |" in page()
+
+
+def test_a_record_of_no_commit_or_of_one_that_is_not_here_fails_the_check(page, tmp_path):
+    import ages
+
+    page(_24_memory=record(24, *MEMORY) | {"machine": MACHINE})
+    assert "does not say at which commit" in next(ages.unsaid(tmp_path))
+    if ages.git("rev-parse", "--is-shallow-repository") == "false":
+        page(_24_memory=record(24, *MEMORY) | {"machine": {**MEASURED, "commit": "0" * 8}})
+        assert "is no commit here" in next(ages.unsaid(tmp_path))
+
+
+def test_each_headline_names_results_whose_rooms_are_known():
+    import ages
+    import performance_page
+
+    named = {source for one in performance_page.HEADLINES for source in one.sources}
+    assert named == ages.MEASURED.keys()
+    source = BENCH.parent / "src" / "maia"
+    assert all((source / room).is_dir() for rooms in ages.MEASURED.values() for room in rooms)
+
+
+def test_a_benchmark_that_was_measured_at_this_commit_is_not_measured_again(page, tmp_path):
+    import harness
+    from harness_report import is_measured_at
+
+    bench = harness.Benchmark(24, "memory", "", lambda _quick: ())
+    assert not is_measured_at(bench, "1a2b3c4d", tmp_path)
+    page(_24_memory=record(24, *MEMORY))
+    assert is_measured_at(bench, "1a2b3c4d", tmp_path)
+    assert not is_measured_at(bench, "2b3c4d5e", tmp_path)
+    page(_24_memory=record(24, *MEMORY) | {"machine": {**MEASURED, "commit": "1a2b3c4d+"}})
+    assert not is_measured_at(bench, "1a2b3c4d+", tmp_path)  # the code has changed since, or has not
+
+
+def test_a_page_says_at_which_commit_and_by_which_python_it_was_measured(page):
+    how = {
+        **MEASURED,
+        "cores": 2,
+        "architecture": "x86_64",
+        "python": "3.11.2",
+        "build": "with PGO and with LTO",
+    }
+    text = page(_24_memory=record(24, *MEMORY) | {"machine": how})
+    assert (
+        "Measured 2026-11-17 at `1a2b3c4d`: 2 cores x86_64, Python 3.11.2 built with PGO and with LTO,"
+        in text
     )
