@@ -212,14 +212,14 @@ def _commands(group: Any, path: str, level: int) -> Iterator[str]:
         full = f"{path} {name}"
         yield f"{'#' * level} {full}\n"
         yield f"{_escaped(' '.join((command.help or '').split()))}\n"
+        if not isinstance(command, TyperGroup) or command.invoke_without_command:
+            yield from _parameters(command)
+            if command.epilog:
+                examples = " ".join(command.epilog.split()).partition(": ")[2].split("; maia ")
+                shown = [one if one.startswith("maia") else f"maia {one}" for one in examples]
+                yield "\n".join(["```text", *shown, "```\n"])
         if isinstance(command, TyperGroup):
             yield from _commands(command, full, level + 1)
-            continue
-        yield from _parameters(command)
-        if command.epilog:
-            examples = " ".join(command.epilog.split()).partition(": ")[2].split("; maia ")
-            shown = [one if one.startswith("maia") else f"maia {one}" for one in examples]
-            yield "\n".join(["```text", *shown, "```\n"])
 
 
 def _parameters(command: Any) -> Iterator[str]:

@@ -14,8 +14,8 @@ PAGES = (
     "how-to/renew.md",
     "how-to/rotate.md",
     "how-to/add-a-broker.md",
-    "how-to/move-a-log.md",
     "how-to/lose-a-key.md",
+    "how-to/move-a-log.md",
 )
 
 

@@ -215,7 +215,11 @@ class City:
 
     def add_broker(self, number: int, **settings: object) -> None:
         name, force = self.brokers[number], ("CCS", "Met")[number % 2]
-        shown = (*self.connects(force, name), *self.rights_of_broker(number))
+        shown = (
+            *self.connects(force),
+            self.cast.broker_right(self.key(name), by=force),
+            *self.rights_of_broker(number),
+        )
         how: dict[str, object] = {"credentials": shown, **settings}
         if self.edges is None:
             how["seeds"] = [seed for seed in self.brokers[:2] if seed != name]

@@ -133,9 +133,8 @@ def without_right_of(
 # Who runs the brokers of the numberplate story? Sections 3.7 and 5.2.1 of the dissertation.
 #
 # Each of the three domains adds one. PITO coordinates the network and admits
-# its own broker itself; CCS grants its broker the right by name; Met grants it
-# to the group `Met Brokers`, of which a name certificate makes its broker a
-# member.
+# its own broker itself, and CCS and Met theirs. What its brokers may do with the type Met grants
+# to the group `Met Brokers`, of which a name certificate makes its broker a member.
 
 
 BROKERS: Final[Mapping[str, str]] = {"PITO broker": "PITO", "CCS broker": "CCS", "Met broker": "Met"}
@@ -152,16 +151,8 @@ def add_brokers(cast: Cast, seed: bytes) -> Cast:
     member = issue(
         NameCertificate(met.principal, MET_BROKERS, name, cast.validity, "Met broker is one of ours"), met
     )
-    subjects = {**keys, "Met broker": LocalName(met.principal, (MET_BROKERS,))}
     connect = {
-        who: cast.grant(
-            domain,
-            subjects[who],
-            cast.network,
-            Action.CONNECT,
-            Action.SERVE,
-            comment=f"{domain} to its broker",
-        )
+        who: cast.broker_right(keys[who], by=domain, comment=f"{domain} to its broker")
         for who, domain in BROKERS.items()
     }
     wallets = {
@@ -188,7 +179,7 @@ def add_carrier(cast: Cast, seed: bytes) -> Cast:
     network, connect = cast.network, (Action.CONNECT, Action.SERVE)
     connects = (
         cast.grant("PITO", highways, network, *connect, may_delegate=True),
-        cast.grant(highways, carrier, network, *connect),
+        cast.broker_right(carrier, by=highways),
     )
     server = cast.grant("PITO", keys[KEY_SERVER], network, *connect)
     wallets = {**_with_type_rights(cast), CARRIER: connects, KEY_SERVER: (server,)}

@@ -19,7 +19,7 @@ from inspect import Parameter, cleandoc, signature
 from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from maia.cli.help import write_examples
 from maia.cli.output import Answer, show, use_json
@@ -112,6 +112,16 @@ class Command(TyperCommand):
             write_examples(self.epilog, formatter)
 
 
+class CommandWithMore(TyperGroup):
+    """A command that has others below it, and does something by itself where none is named."""
+
+    # Any: as above.
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write examples, each in lines that can be copied."""
+        if self.epilog:
+            write_examples(self.epilog, formatter)
+
+
 def only(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
     """Return a group with only the command below it that `words` name; the whole group, if they name none."""
     for one in app.registered_commands:
@@ -133,7 +143,14 @@ def _name(command: Any) -> str:
 
 
 def complete(app: typer.Typer, path: str) -> None:
-    """Give every command below `app` what all commands have."""
+    """Give every command below `app` what all commands have, and the one that it is by itself."""
+    by_itself = app.registered_callback
+    if by_itself is not None and by_itself.callback is not None and by_itself.invoke_without_command is True:
+        if by_itself.cls is not CommandWithMore:  # a process may run several
+            about = described(by_itself.callback, path)
+            by_itself.callback, by_itself.help = about["callback"], about["help"]
+            by_itself.epilog = about["epilog"]
+        by_itself.cls = CommandWithMore
     for command in app.registered_commands:
         if command.callback is not None and command.cls is not Command:  # a process may run several
             about = described(command.callback, f"{path} {_name(command)}")

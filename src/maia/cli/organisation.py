@@ -272,6 +272,7 @@ def up(org: Path | None = ORG) -> None:
     from maia.organisation.servers import run_servers
 
     ours = opened(org)
+    ours.make_process_keys()  # of a folder that is older than they are
     ours.prepare_servers()
     where = ours.addresses
 

@@ -33,7 +33,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "filter": ("event_types.filters.app", "Check, compare and merge filters."),
     },
     "Run servers": {
-        "broker": ("servers.broker.broker", "Run a broker."),
+        "broker": ("servers.broker.app", "Run a broker, or make one more for an organisation."),
         "domain": ("domain.commands.app", "Run a domain's server, and call one that runs."),
         "gateway": ("servers.gateway.app", "Let clients of other protocols take part."),
         "console": ("console.app", "Look at a network and its rights in a browser."),

@@ -58,6 +58,8 @@ class Action(Enum):
     """What can be done with a network, a type or a topic."""
 
     CONNECT = "connect"
+    BROKER = "broker"
+    """To connect as a broker of the organisation that says so itself, to the broker's key (C18)."""
     INSTALL = "install"
     SERVE = "serve"
     """To serve clients of types to which the broker itself has no right: an open network (C16)."""
@@ -70,7 +72,8 @@ class Action(Enum):
     MANAGE_RETYPE = "manage.retype"
 
 
-ALL_ACTIONS: Final = frozenset(Action)
+ALL_ACTIONS: Final = frozenset(Action) - {Action.BROKER}
+"""What `*` means: to be a broker is never meant by it, nor by any other action."""
 
 
 class AllAttributes(Enum):
@@ -219,7 +222,7 @@ MANAGE_ACTIONS: Final = frozenset(
 
 FITTING_ACTIONS: Final[dict[type[ResourcePattern], frozenset[Action]]] = {
     AnyResource: ALL_ACTIONS,
-    NetworkPattern: frozenset({Action.CONNECT, Action.INSTALL, Action.SERVE}),
+    NetworkPattern: frozenset({Action.CONNECT, Action.BROKER, Action.INSTALL, Action.SERVE}),
     TypePattern: EVENT_ACTIONS | MANAGE_ACTIONS | {Action.EXTEND},
     TopicPattern: EVENT_ACTIONS | {Action.EXTEND},
 }

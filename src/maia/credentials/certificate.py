@@ -18,7 +18,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from maia.credentials.authority import Authority
+from maia.credentials.authority import Action, Authority
 from maia.credentials.keys import (
     KEY_BYTES,
     SIGNATURE_BYTES,
@@ -177,7 +177,10 @@ class AuthorisationCertificate:
     comment: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a transformation under another issuer's secret; name the holder where noise is its own."""
+        """Refuse a transformation under another issuer's secret, and a broker that is none.
+
+        Name the holder of a transformation where noise is its own.
+        """
         steps = self.authority.transformations
         for step in steps:
             if step.by != self.issuer:
@@ -185,6 +188,14 @@ class AuthorisationCertificate:
                     "INPUT-TRANSFORMATION-ISSUER",
                     "a certificate transforms events in the name of its own issuer, and of no other",
                 )
+        if Action.BROKER in self.authority.actions and (
+            self.may_delegate or not isinstance(self.subject, Principal) or self.subject == self.issuer
+        ):
+            raise BadInput(
+                "INPUT-BROKER-CERTIFICATE",
+                "an organisation makes a key of its own a broker, for itself: another key than the "
+                "organisation's, no group, and without the right to pass that on",
+            )
         if steps:
             holder = _holder_of(self.subject)
             held = tuple(

@@ -100,6 +100,11 @@ def load_signing_key(path: Path, passphrase: str | None = None) -> SigningKey:
     return _from_expression(path, read_guarded_expression(path), passphrase)
 
 
+def process_key(data: Path, number: int) -> Path:
+    """Return where the key of one of several processes of a broker is, in the broker's data folder."""
+    return data / f"process-{number}" / "process.key"
+
+
 def public_half(path: Path) -> Principal:
     """Return whose key a file holds, without asking for its passphrase."""
     match read_guarded_expression(path):

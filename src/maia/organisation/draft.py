@@ -19,18 +19,8 @@ from maia.config.input_files import BadFile
 from maia.private_files import make_private_folder, replace_file
 
 _DRAFT: Final = ".draft"
-_FOLDERS: Final = (
-    "",
-    "types",
-    "certs",
-    "issued",
-    "broker-certs",
-    "server-certs",
-    "introduced",
-    "known",
-    "revoked",
-)
-_OF_MEMBERS: Final = ("*.maia", "*.maia/types", "*.maia/certs")
+_FOLDERS: Final = ("", "types", "certs", "issued", "introduced", "known", "revoked")
+_OF_EACH: Final = ("*-certs", "*.maia", "*.maia/types", "*.maia/certs")
 _FILES: Final = (".toml", ".pub", ".key", ".cert", ".quorum", ".type", ".name")
 
 
@@ -46,7 +36,7 @@ class FolderDraft:
         shutil.rmtree(self.path, ignore_errors=True)  # of a command that was killed
         make_private_folder(self.path)
         places = [self._folder / one for one in _FOLDERS]
-        places += [one for pattern in _OF_MEMBERS for one in self._folder.glob(pattern)]
+        places += [one for pattern in _OF_EACH for one in self._folder.glob(pattern)]
         for place in places:
             if not place.is_dir():
                 continue

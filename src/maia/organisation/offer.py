@@ -30,6 +30,7 @@ from maia.credentials import (
     check_signature,
     find_chains,
 )
+from maia.credentials.authority import FITTING_ACTIONS
 from maia.credentials.names import ResourceName
 from maia.errors import BadInput, BrokenCredential
 from maia.events import Instant
@@ -43,7 +44,7 @@ HELD_MAX: Final = 256
 HELD_BYTES_MAX: Final = 256 << 10
 """How much an organisation holds at most: brokers read no more than twice that before they know a peer."""
 _NETWORK_ACTIONS: Final = (Action.CONNECT, Action.INSTALL, Action.SERVE)
-_TYPE_ACTIONS: Final = tuple(one for one in Action if one not in _NETWORK_ACTIONS)
+_TYPE_ACTIONS: Final = tuple(one for one in Action if one in FITTING_ACTIONS[TypePattern])
 
 _Type = tuple[Owner, str]
 

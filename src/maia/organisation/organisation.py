@@ -24,7 +24,7 @@ import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
@@ -66,6 +66,7 @@ from maia.credentials import (
     TypePattern,
     certificate_to_text,
 )
+from maia.credentials.brokers import AS_BROKER
 from maia.credentials.names import NamePattern
 from maia.credentials.x509_names import VerifiedX509Subject
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
@@ -75,8 +76,10 @@ from maia.keystore.key_files import (
     create_key_file,
     load_signing_key,
     new_signing_key,
+    process_key,
     public_half,
 )
+from maia.net.addresses import host_and_port
 from maia.organisation.compared_keys import KeyNotCompared, in_groups, is_same_key
 from maia.organisation.draft import FolderDraft, write_file
 from maia.organisation.grant_file import Grant, read_grant
@@ -159,6 +162,8 @@ class _OrganisationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Organisations whose revocations count here."""
     processes: Positive = 1
     """How many processes its broker is; to them it passes its rights on."""
+    brokers: tuple[Text, ...] = ()
+    """The brokers that were added to the first one, as NAME@HOST:PORT."""
 
 
 _KNOWN: Final = settings_of(_OrganisationSettings)
@@ -181,6 +186,15 @@ def find_organisation(word: str | Path | None = None, *, at: Path | None = None)
     if not below:
         raise BadInput("INPUT-ORGANISATION", "there is no organisation here; `maia org new NAME` makes one")
     return Organisation(below[0])
+
+
+@dataclass(frozen=True, slots=True)
+class AddedBroker:
+    """A broker that an organisation has made beside its first one."""
+
+    principal: Principal
+    listen: str
+    settings: Path
 
 
 class Organisation:
@@ -233,6 +247,7 @@ class Organisation:
         }  # fmt: skip
         _write(path / ORGANISATION_FILE, toml_text(settings))
         made = cls(path)
+        made.make_process_keys()
         made.prepare_servers()
         return made
 
@@ -511,11 +526,36 @@ class Organisation:
         self.prepare_servers()
         return read_profile(folder)
 
+    def add_broker(self, name: str, *, listen: str | None = None) -> AddedBroker:
+        """Make one more broker: a key, our word that it is a broker of ours, and its settings."""
+        checked_profile_name(name)
+        if (self.folder / f"{name}.key").exists():
+            raise BadInput(
+                "INPUT-ORGANISATION", f"`{self.name}` has a key `{name}.key` already: choose a name"
+            )
+        if listen is None:
+            host = host_and_port(self._settings.broker)[0]
+            (listen,) = _free_addresses(host, 1, taken=_remembered(self.folder.parent))
+        host_and_port(listen)
+        _new_key(self.folder / f"{name}.key")
+        make_private_folder(self.folder / f"{name}-certs")
+        added = (*self._settings.brokers, f"{name}@{listen}")
+        owner = PrincipalWord(str(self.network.owner))  # what was read names a file from here
+        self._save_settings(msgspec.structs.replace(self._settings, brokers=added, coordinator=owner))
+        for file in (self.folder / "broker-certs").glob("*-*.cert"):  # what it lets members do with types
+            one = read_certificates([file])[0].certificate
+            if isinstance(one, AuthorisationCertificate) and isinstance(one.authority.resources, TypePattern):
+                for action in one.authority.actions:
+                    self._let_broker_over(one.authority.resources, action, self._signing())
+        self._write_members()
+        self.prepare_servers()
+        return AddedBroker(public_half(self.folder / f"{name}.key"), listen, self.folder / f"{name}.toml")
+
     def add_account(self, name: str, folder: Path, rights: Sequence[Right]) -> list[SignedCertificate]:
         """Give an account of a gateway, which has its key in a folder, rights as a member has them."""
         subject = read_principal(str(folder / "key.pub"))
         given = self._give(rights, subject, folder)
-        self._keep(self.folder / "issued", [self._let_connect(subject, folder)])
+        self._keep_connecting(subject, folder)
         self._remember(subject, Path(f"{name}.pub"))
         self.prepare_servers()
         return given
@@ -732,12 +772,11 @@ class Organisation:
         )  # fmt: skip
         self._save_settings(settings)
         if network != left:
-            places = ("certs", "broker-certs", "server-certs", f"*{PROFILE_SUFFIX}/certs")
+            places = ("certs", "*-certs", f"*{PROFILE_SUFFIX}/certs")
             for file in (one for place in places for one in self.folder.glob(f"{place}/*.cert")):
                 if is_membership(read_certificates([file])[0], left):
                     file.unlink()
-        for member in self.members():
-            self._write_member(member.path, member.name)
+        self._write_members()
         self.prepare_servers()
 
     def losses(self, what: str | Path, *, is_stolen: bool = False) -> Losses:
@@ -805,10 +844,11 @@ class Organisation:
 
     def prepare_servers(self) -> None:
         """Write the settings of the servers; renew what lets them connect, and types be installed."""
-        broker, held, files = public_half(self.folder / "broker.key"), self.held(), dict(self.type_files())
-        self._let_connect(broker, self.folder / "broker-certs", may_delegate=self._settings.processes > 1)
+        held, files = self.held(), dict(self.type_files())
+        self._keep_of_each_broker("connect", *AS_BROKER)
         self._let_broker_do_as_we(held)
-        self._keep(self.folder / "broker-certs", held)
+        for certs, _ in self._brokers():
+            self._keep(certs, held)
         self._keep(self.folder / "server-certs", held)
         self._sign_again(files)
         self._update_members_types(files.values())
@@ -827,6 +867,7 @@ class Organisation:
                 "log": {"folder": "log", "roll_s": _ROLL_S},
                 "statements": {"fetch_from": [given.server]},
             },
+            **{f"{name}.toml": self._settings_of(name, listen, shared) for name, listen in self._added()},
             "domain.toml": {
                 "key": f"{self.name}.key", **shared, "credentials": ["server-certs"], "listen": given.keys,
                 "data": "domain-data", "history": history,
@@ -839,6 +880,15 @@ class Organisation:
                     "types": ["types"], "held": ["certs"], "issued": ["issued"], "revoked": [_REVOKED],
                 },
             },
+        }  # fmt: skip
+
+    def _settings_of(self, name: str, listen: str, shared: Mapping[str, object]) -> dict[str, object]:
+        """Return the settings of a broker that was added, which joins through the first one."""
+        return {
+            "key": f"{name}.key", **shared, "credentials": [f"{name}-certs"], "listen": listen,
+            "join": [self._settings.broker], "data": f"{name}-data", "types": "types",
+            "receive_certificates": True, "log": {"folder": f"{name}-log", "roll_s": _ROLL_S},
+            "statements": {"fetch_from": [self._settings.server]},
         }  # fmt: skip
 
     # -------------------------------------------------------- inside
@@ -896,8 +946,8 @@ class Organisation:
         self._let_broker_over(TypePattern(name.owner, NamePattern(name.name), None), action, signing)
 
     def _let_broker_over(self, types: TypePattern, action: Action, signing: Signing) -> None:
-        broker, passes_on = public_half(self.folder / "broker.key"), self._settings.processes > 1
-        let_broker(self.folder / "broker-certs", broker, action, types, signing, passes_on=passes_on)
+        for certs, keys in self._brokers():
+            let_broker(certs, keys[0], action, types, signing, passes_on=len(keys) > 1)
 
     def _let_broker_do_as_we(self, held: Iterable[SignedCertificate]) -> None:
         """Let the broker do what the organisation may do and pass on: it is behind it as members are."""
@@ -913,10 +963,7 @@ class Organisation:
                 for action in actions & {Action.PUBLISH, Action.SUBSCRIBE}:
                     self._let_broker_over(about, action, signing)
             elif Action.SERVE in actions and is_membership(signed, self.network):
-                self._let_connect(
-                    public_half(self.folder / "broker.key"), self.folder / "broker-certs",
-                    action=Action.SERVE, may_delegate=self._settings.processes > 1,
-                )  # fmt: skip
+                self._keep_of_each_broker("serve", Action.SERVE)
 
     @staticmethod
     def _keep(folder: Path, certificates: Iterable[SignedCertificate]) -> None:
@@ -926,31 +973,62 @@ class Organisation:
             if not file.exists():
                 _write(file, certificate_to_text(one))
 
-    def _let_connect(
-        self,
-        subject: Principal,
-        folder: Path,
-        *,
-        action: Action = Action.CONNECT,
-        may_delegate: bool = False,
-    ) -> SignedCertificate:
-        """Keep a certificate in a folder by which a broker or a member connects; renew it in good time."""
-        file, wanted = folder / f"{action.value}.cert", over_network(self.network, action)
-        self._signing().keep_fresh(file, wanted, subject, may_delegate=may_delegate)
-        return read_certificates([file])[0]
+    def make_process_keys(self) -> None:
+        """Make the key of each process of the broker; every one of them is a broker by itself."""
+        for number in range(1, self._settings.processes + 1) if self._settings.processes > 1 else ():
+            public, key = (
+                self.folder / f"broker-{number}.pub",
+                process_key(self.folder / "broker-data", number),
+            )
+            if not key.exists():
+                make_private_folder(key.parent.parent)
+                make_private_folder(key.parent)
+                create_key_file(key, new_signing_key())
+            if not public.exists():
+                _write(public, f"{public_half(key)}\n")
+
+    def _added(self) -> list[tuple[str, str]]:
+        """Return the name of each broker that was added, and where it listens."""
+        return [(name, listen) for name, _, listen in (one.partition("@") for one in self._settings.brokers)]
+
+    def _brokers(self) -> list[tuple[Path, list[Principal]]]:
+        """Return the folder of each broker's certificates, its key, and those of its processes."""
+        processes = [
+            self.folder / f"broker-{number}.pub" for number in range(1, self._settings.processes + 1)
+        ]
+        known = [read_principal(str(one)) for one in processes if one.exists()]
+        first = self.folder / "broker-certs", [public_half(self.folder / "broker.key"), *known]
+        added = [name for name, _ in self._added()]
+        more = [(self.folder / f"{one}-certs", [public_half(self.folder / f"{one}.key")]) for one in added]
+        return [first, *more]
+
+    def _keep_of_each_broker(self, name: str, *actions: Action) -> None:
+        for certs, keys in self._brokers():
+            for number, broker in enumerate(keys):
+                self._keep_network_right(broker, certs / f"{name}{number or ''}.cert", *actions)
+
+    def _keep_connecting(self, subject: Principal, folder: Path) -> None:
+        """Keep a certificate by which a member connects, in its folder and with what we have issued."""
+        file = folder / "connect.cert"
+        self._keep_network_right(subject, file, Action.CONNECT)
+        self._keep(self.folder / "issued", read_certificates([file]))
+
+    def _keep_network_right(self, subject: Principal, file: Path, *actions: Action) -> None:
+        """Keep a certificate by which a broker or a member connects in a file; renew it in good time."""
+        wanted = over_network(self.network, *actions)
+        self._signing().keep_fresh(file, wanted, subject, may_delegate=False)
 
     def _write_member(self, folder: Path, name: str) -> None:
         """Write a member's profile, and let it connect to the organisation's network."""
         self._keep(folder / "certs", self.held())
-        connects = self._let_connect(public_half(folder / f"{name}.key"), folder / "certs")
-        self._keep(self.folder / "issued", [connects])
+        self._keep_connecting(public_half(folder / f"{name}.key"), folder / "certs")
         settings: Mapping[str, object] = {
             "key": f"{name}.key",
             "credentials": ["certs"],
             "types": ["types"],
             "network": self.network.name,
             "coordinator": str(self.network.owner),
-            "brokers": [self._settings.broker],
+            "brokers": [self._settings.broker, *(listen for _, listen in self._added())],
             "server": self._settings.server,
             "domain": str(self.principal),
             "wallet": "wallet",
@@ -972,6 +1050,11 @@ class Organisation:
         if not (is_known or (secret.is_file() and public_half(secret) == whom)):
             raise KeyNotCompared(file, whom)
         return whom
+
+    def _write_members(self) -> None:
+        for member in self.members():
+            if (member.path / f"{member.name}.key").exists():  # others are copies that somebody has kept
+                self._write_member(member.path, member.name)
 
     def _remember(self, whom: Principal, given: Path) -> None:
         """Keep a public key under the name of its file, unless that name is taken or unusable."""

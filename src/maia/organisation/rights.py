@@ -263,9 +263,9 @@ class Signing:
         write_file(file, certificate_to_text(given).encode())
 
 
-def over_network(network: NetworkName, action: Action) -> Authority:
-    """Return the right to connect to a network, or to install types on it."""
-    return Authority(NetworkPattern(network.owner, NamePattern(network.name)), frozenset({action}))
+def over_network(network: NetworkName, *actions: Action) -> Authority:
+    """Return the right to connect to a network, as a broker or not, or to install types on it."""
+    return Authority(NetworkPattern(network.owner, NamePattern(network.name)), frozenset(actions))
 
 
 def check_held(

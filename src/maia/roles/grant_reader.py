@@ -193,6 +193,8 @@ def _privileged(reader: TermReader) -> May:
     actions = _actions(reader)
     may = _about(reader, actions)
     odd = actions - FITTING_ACTIONS[_PATTERNS[may.resource.kind]]
+    if Action.BROKER in actions:
+        raise Complaint("no role makes a broker: the organisation's key does, by a certificate", at=at)
     if odd and actions != ALL_ACTIONS:
         named = ", ".join(sorted(action.value for action in odd))
         raise Complaint(f"`{named}` means nothing for a {may.resource.kind.value}", at=at)

@@ -35,6 +35,7 @@ from maia.credentials import (
     exact_name,
     issue,
 )
+from maia.credentials.brokers import AS_BROKER
 from maia.events import Attribute, Instant, Kind, attribute_uid
 from maia.types import Sealing, SignedDefinition, TypeDefinition, sign_definition, type_id
 
@@ -153,11 +154,12 @@ class Cast:
         return {one.uid: one.kind for one in self.definition.definition.attributes}
 
     def identity(self, name: str) -> tuple[SigningKey, tuple[SignedCertificate, ...]]:
-        """Return the key of a broker and what it shows; outside of the cast, a right to connect."""
+        """Return the key of a broker and what it shows: that it is the owner's, unless the cast says more."""
         if name in self.wallets:
             return self.keys[name], self.wallets[name]
         key = self.keys.get(name) or key_of(name, self.seed)
-        return key, (self.connect_right(key.principal),)
+        is_owner = key.principal == self.network.owner  # whose brokers have other keys
+        return key, (self.connect_right(key) if is_owner else self.broker_right(key),)
 
     # ------------------------------------------------------------ certificates
 
@@ -189,6 +191,12 @@ class Cast:
         """Let the owner allow a principal to be part of the network; as a broker it serves all types."""
         return self.grant(self.owner, to, self.network, Action.CONNECT, Action.SERVE, **more)
 
+    def broker_right(
+        self, to: SigningKey | Principal, by: str | SigningKey = "", **more: Any
+    ) -> SignedCertificate:
+        """Let the owner, or a domain, make a key its broker, which serves all types."""
+        return self.grant(by or self.owner, to, self.network, *AS_BROKER, Action.SERVE, **more)
+
     def let(self, who: str, *actions: Action, **more: Any) -> Cast:
         """Return the cast with a right to the type more."""
         return replace(self, certificates=(*self.certificates, self.right(who, *actions, **more)))
@@ -205,7 +213,7 @@ class Cast:
             actions = Action.CONNECT, Action.SERVE
             given.append(cast.grant(invited_by, name, self.network, *actions, may_delegate=True))
         wallets = {
-            broker: (*given, cast.grant(name, broker, self.network, Action.CONNECT, Action.SERVE))
+            broker: (*given, cast.broker_right(keys[broker], by=name, comment=f"{name} to {broker}"))
             for broker in brokers
         }
         return replace(cast, wallets={**self.wallets, **wallets})

@@ -45,7 +45,7 @@ from maia.credentials import (
 )
 from maia.credentials.encoding.certificates import certificate_to_text
 from maia.errors import MaiaError, Unavailable
-from maia.keystore.key_files import create_key_file, load_signing_key, new_signing_key
+from maia.keystore.key_files import create_key_file, load_signing_key, new_signing_key, process_key
 from maia.net.addresses import bind, host_and_port
 from maia.net.event_loop import run
 from maia.net.following import following
@@ -155,9 +155,9 @@ def _checked(config: BrokerConfig) -> Path:
 
 def _part(prepared: PreparedBroker, data: Path, number: int, ports: ExitStack) -> _Part:
     """Make the folder and the key of a process, unless they are there, and open its port."""
-    config, folder = prepared.config, data / f"process-{number}"
+    config, path = prepared.config, process_key(data, number)
+    folder = path.parent
     check_folder(config, "data", folder)
-    path = folder / "process.key"
     if not path.exists():
         create_key_file(path, new_signing_key())
     is_any_port = host_and_port(config.listen)[1] == 0

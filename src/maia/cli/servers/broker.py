@@ -8,7 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maia.cli.command import opt
+import typer
+
+from maia.cli.command import arg, opt
+from maia.cli.organisation import ORG, opened
 from maia.cli.output import Answer, row
 from maia.cli.servers.server_command import CHECK_ONLY, NetworkFlags, checked, prepared_shown, run_server
 from maia.cli.trust.key import open_key
@@ -18,7 +21,12 @@ if TYPE_CHECKING:
     from maia.broker.server.config import PreparedBroker
 
 
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
 def broker(
+    ctx: typer.Context,
     *,
     config: Path | None = opt("A TOML file; flags and MAIA_BROKER_… win over it.", "--config", "-c"),
     key: str | None = opt("The broker's signing key file.", "--key", "-k"),
@@ -50,6 +58,8 @@ def broker(
         maia broker --key north.key --neighbour 127.0.0.1:7401
         maia broker --config broker.toml --processes 4
     """
+    if ctx.invoked_subcommand is not None:
+        return None
     from maia.broker.server.config import prepare, read_config
 
     flags: dict[str, object] = {
@@ -73,6 +83,30 @@ def broker(
     several = partial(serve_processes, reread=reread, file=config, flags=flags)
     run_server(prepared, settings, several)
     return None
+
+
+@app.command()
+def add(
+    name: str = arg("The broker: letters, digits, - and _."),
+    listen: str | None = opt("HOST:PORT where it listens. Default: a free port of the first one's host."),
+    org: Path | None = ORG,
+) -> Answer:
+    """Make one more broker of an organisation: its key, the organisation's word that it is one, its settings.
+
+    It joins through the organisation's first broker, and serves the same members. Where it runs on another
+    machine, its settings, key, certificates and types go there.
+
+    Examples:
+        maia broker add north
+        maia broker add north --listen 10.0.0.8:7400 --org hospital
+    """
+    made = opened(org).add_broker(name, listen=listen)
+    return Answer(
+        row("broker", f"{name}, {made.principal}", broker=name, principal=made.principal),
+        row("listen", made.listen, listen=made.listen),
+        row("settings", made.settings, settings=made.settings),
+        row("next", f"maia broker --config {made.settings}"),
+    )
 
 
 def _checked(prepared: PreparedBroker) -> Answer:

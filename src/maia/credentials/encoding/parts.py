@@ -292,6 +292,8 @@ def checked_sense(authority: Authority) -> Authority:
         called = type(authority.resources).__name__.removesuffix("Pattern").lower()
         odd = ", ".join(sorted(f"`{action.value}`" for action in actions - fitting))
         raise BadAuthority(f"{odd} cannot be done with a {called}")
+    if Action.BROKER in actions and Action.CONNECT not in actions:
+        raise BadAuthority("a broker connects: `broker` goes with `connect`, in one certificate")
     if not authority.attributes and actions & EVENT_ACTIONS:
         raise BadAuthority("publishing or subscribing without any attribute grants nothing")
     if isinstance(authority.resources, NetworkPattern) and (
