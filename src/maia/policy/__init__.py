@@ -1,7 +1,7 @@
 """Request, evidence, facts and a moment in; a permit with a View, or a denial, out."""
 
 from maia.credentials.authority import Bound
-from maia.policy.decide import decide
+from maia.policy.decide import decide, publisher_views
 from maia.policy.decision import (
     Audience,
     Decision,
@@ -50,6 +50,7 @@ __all__ = [
     "Window",
     "decide",
     "gather_evidence",
+    "publisher_views",
     "request_digest",
     "see",
     "shape",

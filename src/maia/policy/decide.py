@@ -140,6 +140,12 @@ def _decide_publication(request: Request, evidence: Evidence, facts: Facts, now:
     return denied(refusals[:1], request, evidence, now)
 
 
+def publisher_views(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> tuple[View, ...]:
+    """Return every View under which its holder may publish a type, one at a time."""
+    openings, _ = _tried(request, request.resource, evidence, facts, now)
+    return tuple(publisher_view(request, [one]) for one in _meetable(request, openings)[0])
+
+
 def _decide_right(request: Request, evidence: Evidence, facts: Facts, now: Instant) -> Decision:
     openings, misses = _tried(request, request.resource, evidence, facts, now)
     if not openings:

@@ -101,7 +101,7 @@ def screens(rule: BoundRule) -> bool:
     return rule.action is Action.SUBSCRIBE and rule.bound in (Bound.STRICT_UPPER, Bound.STRICT_LOWER)
 
 
-def passes_for_notifications(rule: BoundRule, kinds: Kinds) -> Predicate:
+def passes_for_notifications(rule: BoundRule | FilterBound, kinds: Kinds) -> Predicate:
     """Return what each published event must satisfy under the bound, as a predicate on the whole event.
 
     `kinds` are the attributes that an event of the type can have; those the

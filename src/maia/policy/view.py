@@ -152,11 +152,6 @@ def touched(window: Window) -> frozenset[AttributeUid]:
     return frozenset(rule.uid for step in window.transformations for rule in step.rules)
 
 
-def makes(view: View, uid: AttributeUid) -> bool:
-    """Return whether a View may show an attribute otherwise than it was published."""
-    return any(shows(window, uid) and not keeps(window, uid) for window in view.windows)
-
-
 def kinds_shown(window: Window, kinds: Kinds) -> dict[AttributeUid, Kind]:
     """Return the kinds of what a window shows of events whose attributes have these kinds."""
     shown = {uid: kind for uid, kind in kinds.items() if is_among(uid, window.attributes)}

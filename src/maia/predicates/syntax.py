@@ -8,10 +8,10 @@ else (text, encoding, covering, executors) is derived from that meaning.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from maia.errors import BadInput
 from maia.events import AttributeUid, BadValue, Kind, Kinds, PresentValue, checked_value, kind_of
@@ -189,29 +189,51 @@ def with_missing(predicate: Predicate, shown: Container[AttributeUid]) -> Predic
     The result has only atoms about shown attributes. Where `predicate` is unknown it may be false: only true
     passes anyway.
     """
-    return _holds_without(predicate, shown, sought=True)
+
+    def answer(atom: Atom, *, sought: bool) -> Predicate | None:
+        is_false = isinstance(atom, Exists) and not sought
+        return None if atom.uid in shown else ALWAYS if is_false else NEVER
+
+    return _with_answers(predicate, answer, sought=True)
 
 
-def _holds_without(predicate: Predicate, shown: Container[AttributeUid], *, sought: bool) -> Predicate:
-    """Return what holds where `predicate` is surely true, or surely false if that is sought."""
+def where_possible(predicate: Predicate, is_known: Callable[[AttributeUid], bool | None]) -> Predicate:
+    """Return what is true wherever `predicate` may be, whatever the attributes are that are not known.
+
+    None for one that is known where it has a value.
+    """
+
+    def answer(atom: Atom, *, sought: bool) -> Predicate | None:
+        known = is_known(atom.uid)
+        if known is None:
+            return AnyOf((atom if sought else Not(atom), Not(Exists(atom.uid))))
+        return None if known else ALWAYS
+
+    return _with_answers(predicate, answer, sought=True)
+
+
+class _Answer(Protocol):
+    def __call__(self, atom: Atom, *, sought: bool) -> Predicate | None:
+        """Return where an atom is true, or false if that is sought; None to ask the event."""
+
+
+def _with_answers(predicate: Predicate, answer: _Answer, *, sought: bool) -> Predicate:
+    """Return what holds where `predicate` is true, or false if that is sought, some atoms answered."""
     match predicate:
         case Not(inner):
-            return _holds_without(inner, shown, sought=not sought)
+            return _with_answers(inner, answer, sought=not sought)
         case AllOf(parts) | AnyOf(parts):
             # That a conjunction is false is a disjunction: one of its parts is.
             needs_all = isinstance(predicate, AllOf) is sought
             void, decisive = (ALWAYS, NEVER) if needs_all else (NEVER, ALWAYS)
-            found = [_holds_without(part, shown, sought=sought) for part in parts]
+            found = [_with_answers(part, answer, sought=sought) for part in parts]
             left = tuple(dict.fromkeys(part for part in found if part != void))
             if decisive in left:
                 return decisive
             return left[0] if len(left) == 1 else (AllOf if needs_all else AnyOf)(left)
-        case atom if atom.uid in shown:
-            return atom if sought else Not(atom)
-        case Exists():
-            return NEVER if sought else ALWAYS
-        case _:
-            return NEVER
+        case atom:
+            answered = answer(atom, sought=sought)
+            return answered if answered is not None else atom if sought else Not(atom)
 
 
 def mistyped(predicate: Predicate, kinds: Kinds) -> AttributeUid | None:

@@ -12,7 +12,8 @@ kept for the link that showed it, a little of it: a statement may be on its way 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
@@ -32,7 +33,6 @@ from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.turn import Turn
 from maia.credentials import (
-    ALL_ATTRIBUTES,
     Action,
     Principal,
     TypeName,
@@ -40,14 +40,16 @@ from maia.credentials import (
     certificate_to_bytes,
 )
 from maia.errors import BrokenCredential, MaiaError, Refusal
-from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
-from maia.policy import PolicyRefusal, Request
-from maia.types import VerifiedType
+from maia.events import INSTANT_MAX, SECOND, Frame, Instant
+from maia.policy import PolicyRefusal, Request, View
+from maia.policy.written import Written, written_by
+from maia.types import VerifiedType, type_id
 from maia.wire.codec import decode, encode
 from maia.wire.effects import Keep, LinkId
 from maia.wire.messages import CarriedSigned, ShownRight
 from maia.wire.names import type_from_bytes, type_to_bytes
 
+_CANNOT_SIGN: Final = "REFUSED-BROKER-CANNOT-SIGN"
 NOT_CONFIRMED: Final = "SIGNED-NOT-CONFIRMED"
 _NOT_CONFIRMED: Final = "the right that frames name has no valid statement for this moment"
 KEPT_RIGHT: Final = "right/"
@@ -74,8 +76,10 @@ class _Named(msgspec.Struct):
     """Those of the publisher, and those of the signer."""
     problem: MaiaError | None = None
     refused_until: int = 0
-    wrote: frozenset[AttributeUid] | None = None
-    """The attributes that were asked about last, and may be written."""
+    written: tuple[Written, ...] = ()
+    """What these let publisher and signer write."""
+    is_above: bool = False
+    """Whether it was published as a super-type, which has some of its attributes."""
 
 
 def id_of_right(shown: ShownRight) -> bytes:
@@ -169,6 +173,20 @@ class NamedRights:
             self._proved.put(name, named)  # not kept: what is recorded here names the publisher's
         return name
 
+    def check_own(self, name: bytes, read: Frame, made_for: View | None, turn: Turn) -> None:
+        """Refuse to sign what no other broker would believe under a right that this one has named."""
+        named = self._proved.get(name)
+        if named is None:
+            return
+        if turn.now > named.until:
+            with suppress(MaiaError):  # then others refuse it for that
+                self._find_chains(named, turn.now)
+        if not all(one.holds(read, made_for, is_cut=named.is_above) for one in named.written):
+            raise Refusal(
+                _CANNOT_SIGN,
+                "the publisher may say this, and its broker, whose signature counts elsewhere, may not",
+            )
+
     def _own_right(self, event_type: VerifiedType, now: Instant) -> Authorisation:
         request = Request(self.own.principal, Action.PUBLISH, event_type.name, event_type)
         try:
@@ -228,8 +246,13 @@ class NamedRights:
 
     # ------------------------------------------------------------ frames
 
-    def check(self, link: LinkId, frame: CarriedSigned, uids: Iterable[AttributeUid], turn: Turn) -> None:
-        """Raise unless the right that a frame names is its publisher's and its signer's, and holds now."""
+    def check(
+        self, link: LinkId, frame: CarriedSigned, read: Frame, made_for: View | None, turn: Turn
+    ) -> None:
+        """Raise unless the right that frames name is their publisher's and their signer's, and holds now.
+
+        `read` is what is in frames like this one, as a border has made it for a View, if one has.
+        """
         name, now = frame.signed.right, turn.now
         named = self._find(link, name)
         if named is None:
@@ -247,12 +270,11 @@ class NamedRights:
             self._prove(link, named, now)
             if name not in self._proved:
                 self._remember(link, name, named, turn)
-        asked = frozenset(uids)
-        if asked != named.wrote and not all(_may_write(chains, asked) for chains in named.chains):
+        is_cut = named.is_above or (made_for is None and frame.view is not None)
+        if not all(one.holds(read, made_for, is_cut=is_cut) for one in named.written):
             raise BrokenCredential(
-                "SIGNED-NOT-ENTITLED", "a frame has attributes that the right it names does not cover"
+                "SIGNED-NOT-ENTITLED", "a frame says something that the right it names does not let it say"
             )
-        named.wrote = asked
 
     def show(self, to: LinkId, name: bytes, came_from: LinkId | None, turn: Turn) -> None:
         """Show a neighbour a right before the first frame that names it."""
@@ -276,7 +298,7 @@ class NamedRights:
         """Find the chains of publisher and signer at this moment, or ask for the statements that it lacks."""
         shown = named.shown
         try:
-            named.chains = self.proofs.prove_right(shown, now)
+            self._find_chains(named, now)
         except MaiaError as problem:
             named.problem = BrokenCredential("SIGNED-NOT-ENTITLED", _not_entitled(problem))
             missed = self.proofs.missed_statements(shown, now)
@@ -286,9 +308,15 @@ class NamedRights:
                 named.problem = BrokenCredential(NOT_CONFIRMED, _NOT_CONFIRMED)
             named.until, named.refused_until = 0, now + _AGAIN_US
             raise named.problem from problem
-        ends = [chain.validity.not_after for chains in named.chains for chain in chains]
+
+    def _find_chains(self, named: _Named, now: Instant) -> None:
+        shown = named.shown
+        found, name = self.proofs.prove_right(shown, now), type_from_bytes(shown.name)
+        ends = [chain.validity.not_after for chains in found for chain in chains]
+        named.chains, named.problem = found, None
         named.until = min([one for one in ends if one is not None], default=INSTANT_MAX)
-        named.problem, named.wrote = None, None
+        named.is_above = type_id(name.owner, name.name) != shown.type_id
+        named.written = tuple([written_by([one.authority for one in chains], name) for chains in found])
 
 
 def _named(shown: ShownRight) -> tuple[bytes, _Named]:
@@ -300,19 +328,9 @@ def _certificates(named: _Named) -> frozenset[bytes]:
     return frozenset(one.id for chains in named.chains for chain in chains for one in chain.certificates)
 
 
-def _may_write(chains: tuple[VerifiedChain, ...], uids: frozenset[AttributeUid]) -> bool:
-    """Return whether chains together cover these attributes."""
-    covered: set[AttributeUid] = set()
-    for chain in chains:
-        if chain.authority.attributes is ALL_ATTRIBUTES:
-            return True
-        covered |= chain.authority.attributes
-    return uids <= covered
-
-
 def _cannot_sign(name: TypeName, problem: MaiaError) -> Refusal:
     return Refusal(
-        "REFUSED-BROKER-CANNOT-SIGN",
+        _CANNOT_SIGN,
         f"frames of `{name.name}` are signed, and this broker has no right to publish it [{problem.code}]",
     )
 

@@ -11,20 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from maia.bounded_map import BoundedMap
 from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.credentials import Action, Principal, SignedCertificate
-from maia.events import SECOND, AttributeUid, Instant
-from maia.policy import PolicyRefusal, Request
-from maia.policy.view import shows
+from maia.events import SECOND, AttributeUid, Frame, Instant
+from maia.policy import PolicyRefusal, Request, View
+from maia.policy.written import Written, may_write, written_under
 from maia.types import VerifiedType
 
 _WRITERS_MAX: Final = 4096
 _REFUSED_FOR_US: Final = SECOND
 """How long a refusal is remembered: a flood of forgeries must not cost a decision each."""
+
+
+Read: TypeAlias = tuple[Frame, frozenset[AttributeUid]]
+"""What was opened of a frame, and what else may be in it."""
 
 
 @dataclass(slots=True)
@@ -35,11 +39,25 @@ class _Writer:
     """Its certificates; None while they are not known."""
     rights: list[Authorisation] = field(default_factory=list, repr=False)
     writes: frozenset[AttributeUid] = frozenset()
-    wrote: tuple[int, frozenset[AttributeUid]] | None = None
-    """How many versions were known, and the attributes, when it was last found entitled."""
+    written: Written = field(default_factory=lambda: written_under(()), repr=False)
+    """What it may write, row by row."""
+    named: frozenset[AttributeUid] = frozenset()
+    """The attributes of all versions: others are delivered to no subscriber."""
+    versions: int = 0
+    """How many of these were known when this was decided."""
+    wrote: frozenset[AttributeUid] | None = None
+    """The attributes of which it was last found entitled."""
     refused_until: int = 0
     earlier: _Writer | None = field(default=None, repr=False)
     """What was found of an earlier moment."""
+
+    def wrote_all(self, read: Read | None) -> bool:
+        """Return whether it may have written what was read of a frame."""
+        if read is None:
+            return True
+        frame, hidden = read
+        part = frame if frame.columns.keys() <= self.named else frame.only(self.named)
+        return self.written.holds(part, hidden=hidden)
 
 
 class PublisherRights:
@@ -75,10 +93,11 @@ class PublisherRights:
         versions: tuple[VerifiedType, ...],
         uids: frozenset[AttributeUid],
         now: Instant,
+        read: Read | None = None,
     ) -> bool | None:
         """Return whether a signer may publish these attributes at this moment; None if it is not known.
 
-        Attributes that no version known here has are delivered to no
+        So with what is `read` of a frame. Attributes that no version known here has are delivered to no
         subscriber, and so they are not checked.
         """
         if not versions:
@@ -89,14 +108,14 @@ class PublisherRights:
         if now < writer.refused_until:
             return False
         holds = self._edge.holds
-        if not writer.rights or False in [holds(right, now) for right in writer.rights]:
+        is_of_these = bool(writer.rights) and writer.versions == len(versions)
+        if not is_of_these or False in [holds(right, now) for right in writer.rights]:
             self._decide(writer, principal, versions, now)
-        elif writer.wrote == (len(versions), uids):
-            return True  # most frames have the columns of the one before
-        known = {uid for version in versions for uid in version.kinds}
-        if writer.rights and uids & known <= writer.writes:
-            writer.wrote = len(versions), uids
-            return True
+        elif writer.wrote == uids:  # most frames have the columns of the one before
+            return writer.wrote_all(read)
+        if writer.rights and uids & writer.named <= writer.writes:
+            writer.wrote = uids
+            return writer.wrote_all(read)
         if not writer.rights:
             writer.refused_until = now + _REFUSED_FOR_US
         return False
@@ -107,6 +126,7 @@ class PublisherRights:
         versions: tuple[VerifiedType, ...],
         uids: frozenset[AttributeUid],
         at: Instant,
+        read: Read,
     ) -> bool | None:
         """Whether a signer could publish these attributes at an earlier moment; None if it is not known.
 
@@ -116,11 +136,11 @@ class PublisherRights:
         if known is None or known.pool is None:
             return None if versions else False
         then = known.earlier
-        if then is None or not then.rights or not all(one.stable.contains(at) for one in then.rights):
+        is_of_these = then is not None and bool(then.rights) and then.versions == len(versions)
+        if then is None or not is_of_these or not all(one.stable.contains(at) for one in then.rights):
             then = known.earlier = _Writer(known.pool)
             self._decide(then, principal, versions, at, is_past=True)
-        named = {uid for version in versions for uid in version.kinds}
-        return bool(then.rights) and uids & named <= then.writes
+        return bool(then.rights) and uids & then.named <= then.writes and then.wrote_all(read)
 
     def _decide(
         self,
@@ -133,7 +153,8 @@ class PublisherRights:
     ) -> None:
         """Ask the kernel for every version; what one of them lets the signer write, it may write."""
         decide = self._edge.decide_then if is_past else self._edge.decide
-        writer.rights, writer.wrote, writes = [], None, set[AttributeUid]()
+        writer.rights, writer.wrote, views = [], None, list[View]()
+        writer.versions = len(versions)
         for version in versions:
             request = Request(principal, Action.PUBLISH, version.name, version)
             try:
@@ -141,8 +162,10 @@ class PublisherRights:
             except PolicyRefusal:
                 continue
             writer.rights.append(right)
-            writes |= {uid for uid in version.kinds if any(shows(one, uid) for one in right.view.windows)}
-        writer.writes = frozenset(writes)
+            views += self._edge.publisher_views(request, writer.pool or (), at, is_past=is_past)
+        writer.named = frozenset(uid for version in versions for uid in version.kinds)
+        writer.writes = frozenset(uid for uid in writer.named if any(may_write(one, uid) for one in views))
+        writer.written = written_under(views)
 
     def _writer(self, type_id: bytes, principal: Principal) -> _Writer:
         known = self._known.use((type_id, principal.key))

@@ -63,6 +63,7 @@ from maia.policy import (
     View,
     decide,
     gather_evidence,
+    publisher_views,
 )
 from maia.policy.facts import SUBSCRIBER, about_the_world
 from maia.predicates import attributes_of
@@ -314,6 +315,16 @@ class Authoriser:
         if not isinstance(decision, Permit):
             raise decision.as_refusal()
         return found.authorise(request, decision, self.epoch, NOTHING_KNOWN, None, self._terms)
+
+    def publisher_views(
+        self, request: Request, pool: tuple[SignedCertificate, ...], at: Instant, *, is_past: bool
+    ) -> tuple[View, ...]:
+        """Return every View under which a publisher may publish, or could at an earlier moment."""
+        if is_past:
+            found = self._found_in(request, pool, at, ASSUMED_GOOD, NO_ANSWERS)
+            return publisher_views(request, found.evidence, NO_FACTS, at)
+        found = self._evidence(request, pool, at)
+        return publisher_views(request, found.evidence, self._facts(request, found, at, NOTHING_KNOWN), at)
 
     def _evidence(
         self,

@@ -42,7 +42,7 @@ from maia.errors import MaiaError
 from maia.events import AttributeUid, Column, Event, Frame, Instant, Kinds, is_of_event
 from maia.expressions.meaning import TransformationKeys
 from maia.policy import View
-from maia.policy.view import is_summarised, kinds_shown, makes, publisher_asked
+from maia.policy.view import is_summarised, kinds_shown, publisher_asked
 from maia.policy.view_bytes import EVERYTHING, view_from_bytes
 from maia.predicates import ALWAYS
 from maia.predicates.meaning import RowReader, row_reader
@@ -230,13 +230,10 @@ class Borders:
         released = self._view_of(key, mark)
         return None if released is None or is_summarised(released.view) else released.of(frame, rows)
 
-    def published(self, frame: Transit) -> list[AttributeUid]:
-        """Return the attributes of a frame that were published, and not made by a View at a border.
-
-        Of the others no right to publish speaks: who signs the frame was there to see what they were made of.
-        """
+    def made_for(self, frame: Transit) -> View | None:
+        """Return the View for which a frame was made at a border; None for one as it was published."""
         released = None if frame.view is None else self._view_of(frame.type_id, frame.view)
-        return [uid for uid in frame.frame.columns if released is None or not makes(released.view, uid)]
+        return None if released is None else released.view
 
     def message(self, link: LinkId, seen: Transit, right: bytes, turn: Turn) -> Carried | None:
         """Return what was made for a class as it travels; of a signed type this broker signs it.
@@ -248,6 +245,7 @@ class Borders:
             return seen.as_carried()
         try:
             name = self.named_rights.signed_here(right, seen.publisher, link, turn)
+            self.named_rights.check_own(name, seen.frame, self.made_for(seen), turn)
         except MaiaError as problem:
             turn.count("maia_frames_refused_total", code=problem.code)
             about = {"asked": "Release", "type": seen.type_id.hex()}

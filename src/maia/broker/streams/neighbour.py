@@ -11,7 +11,7 @@ is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -21,7 +21,7 @@ from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.blinded import BlindedIds, reveal
 from maia.broker.keys.keys import KeyRequests, SealingKeys, spoken_of
-from maia.broker.keys.publisher_rights import PublisherRights
+from maia.broker.keys.publisher_rights import PublisherRights, Read
 from maia.broker.links.authors import check_signature
 from maia.broker.links.links import Link
 from maia.broker.links.transit import Transit, author_of, class_of_frame
@@ -34,6 +34,7 @@ from maia.broker.turn import Turn
 from maia.credentials import Principal, principal_from_bytes
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import AttributeUid, Frame, Instant, Kinds, seconds_after
+from maia.policy import View
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set
 from maia.routing.overlay.table import node_id_of_key
 from maia.routing.table.hops import TypeId
@@ -125,7 +126,7 @@ def verifying(
     rights: NamedRights,
     skew_s: int,
     *,
-    published: Callable[[Transit], Iterable[AttributeUid]],
+    made_for: Callable[[Transit], View | None],
     was_here: Callable[[Run], bool],
     is_to_be_verified: Callable[[], bool],
 ) -> Stage:
@@ -150,7 +151,7 @@ def verifying(
                     <= seconds_after(turn.now, skew_s)
                 ):
                     raise BrokenCredential("SIGNED-TOO-LONG-AGO", "a frame was signed too long ago, or ahead")
-            rights.check(link, frames[0], published(run.whole), turn)
+            rights.check(link, frames[0], run.whole.frame, made_for(run.whole), turn)
             signer_of_run(frames, checks)
         except BrokenCredential as problem:
             return _refused(run, turn, problem)
@@ -262,12 +263,12 @@ class Open:
         blinded: BlindedIds,
         book: RoutingTable,
         audiences: Container[bytes],
-        judge: Callable[[bytes, Principal, frozenset[AttributeUid], Instant], bool],
+        judge: Callable[[bytes, Principal, frozenset[AttributeUid], Instant, Read], bool],
         wait: Wait,
     ) -> None:
         """Open frames that travel under a name, which is their type's id or a blinded id of it.
 
-        `judge` says whether a signer is known to be entitled to these attributes, and raises if it is not.
+        `judge` says whether a signer is known to be entitled to what was read, and raises if it is not.
         """
         self._name, self._type_id, self._key, self._kinds = name, type_id, key, kinds
         self._seals, self._blinded, self._book, self._audiences = seals, blinded, book, audiences
@@ -321,7 +322,8 @@ class Open:
         run.unjudged = run.signer
         if is_read:
             uids = said_in(run.whole, opened)
-            if not self._judge(self._type_id, opened.signer, uids, turn.now):
+            read = run.whole.frame, run.missing
+            if not self._judge(self._type_id, opened.signer, uids, turn.now, read):
                 return self._waits(run, turn)
             run.unjudged = run.signer if is_blinded else b""
         return None
@@ -461,13 +463,18 @@ class Signers:
     links: dict[LinkId, Link]
 
     def may_publish(
-        self, type_id: bytes, signer: Principal, uids: frozenset[AttributeUid], now: Instant
+        self,
+        type_id: bytes,
+        signer: Principal,
+        uids: frozenset[AttributeUid],
+        now: Instant,
+        read: Read | None = None,
     ) -> bool:
-        """Return whether a signer is known to be entitled to these attributes; refuse one that is not."""
+        """Return whether a signer is known to be entitled to what is in a frame; refuse one that is not."""
         if not self.writers.knows(type_id, signer):
             self.learn_what_is_at_hand(type_id, signer)
         uids = spoken_of(self.seals, type_id, uids)
-        answer = self.writers.judge(signer, self.types.versions(type_id), uids, now)
+        answer = self.writers.judge(signer, self.types.versions(type_id), uids, now, read)
         if answer is False:
             raise Refusal(
                 "SEALING-SIGNER-NOT-ENTITLED",

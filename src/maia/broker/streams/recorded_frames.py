@@ -99,7 +99,7 @@ class RecordedFrames:
             raise PlainOfSealed("the owner of this type wants it sealed")
         found = from_carried(frame, self.types.kinds(frame.type_id))
         if isinstance(frame, CarriedSigned):
-            self.named_rights.check(link, frame, self.borders.published(found), turn)
+            self.named_rights.check(link, frame, found.frame, self.borders.made_for(found), turn)
             signer_of_run([frame], self.seals.checks)
         elif self.types.is_signed(frame.type_id):
             raise PlainOfSealed("REFUSED-UNSIGNED", "the owner of this type wants its frames signed")
@@ -141,7 +141,8 @@ class RecordedFrames:
         if not self.writers.knows(type_id, signer):
             self.signers.learn_what_is_at_hand(type_id, signer)
         uids = spoken_of(self.seals, type_id, said_in(part, opened))
-        may = self.writers.might_write(signer, self.types.versions(type_id), uids, logged.recorded_at)
+        versions, read = self.types.versions(type_id), (part.frame, missing)
+        may = self.writers.might_write(signer, versions, uids, logged.recorded_at, read)
         if may is None:
             unknown = Unavailable(
                 "UNAVAILABLE-LOG-UNREADABLE", "its signer is not known, so it was not delivered"

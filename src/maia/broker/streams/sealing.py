@@ -265,6 +265,8 @@ class SignPlain:
         """Name the right that frames leave under; refuse them if this broker cannot sign."""
         if self._own is None or not self._rights.holds(self._own, turn.now):
             self._name, self._own = self._rights.naming(self._kind, self._right, turn)
+        if self._own is not None:
+            self._rights.check_own(self._name, run.whole.frame, None, turn)
         self._at, run.signer = turn.now, self._signer.key
 
     @property

@@ -470,7 +470,7 @@ class Streams:
             self.seals.checks,
             self.named_rights,
             self.own.settings.skew_s,
-            published=self.borders.published,
+            made_for=self.borders.made_for,
             was_here=lambda run: is_repeated(run, self.routes.seen) and not self._carries_again(run),
             is_to_be_verified=lambda: self._is_read(type_id) or self.named_rights.proofs.is_to_be_verified(),
         )
