@@ -63,7 +63,7 @@ def explained(folder: Path, who: str, *more: str) -> Answer:
 
 def who_can(folder: Path) -> dict[str, dict[str, object]]:
     """Return who can subscribe, by the names that the hospital knows, as its register answers."""
-    asked = ("domain", "who-can", "subscribe", "LabResult", "--as", "hospital")
+    asked = ("domain", "who-can", "subscribe", "LabResult@hospital", "--as", "hospital")
     found = json.loads(said(folder, *asked, "--json"))
     return {found["names"][one["principal"]]["name"]: one for one in found["holders"]}
 

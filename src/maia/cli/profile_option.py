@@ -49,7 +49,7 @@ _FILLED: Final = {
 _COMMANDS: Final = frozenset(
     {"publish", "subscribe", "explain", "login", "type fetch", "type versions", "cert revoke"}
 )
-_NAMING: Final = frozenset({"cert show", "cert verify", "cert find", "key known", "log list"})
+_NAMING: Final = frozenset({"cert show", "cert verify", "cert find", "key known", "log list", "type show"})
 """Commands that take nothing from a profile but its names."""
 _GROUPS: Final = ("domain ", "pipeline ")
 _NOT: Final = frozenset({"domain serve", "domain status", "pipeline generate"})

@@ -47,7 +47,7 @@ from maia.policy.decision import Reason
 from maia.policy.grants import unread_in
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.types import VerifiedType, check_predicate
-from maia.types.definition import TOPIC
+from maia.types.definition import TOPIC, tree_meant
 from maia.validity import ASSUMED_GOOD
 
 MEMBER_DAYS: Final = 90
@@ -103,7 +103,7 @@ def read_right(
 ) -> Right:
     """Read `publish:TYPE` or `subscribe:TYPE`, and what narrows it; `find` returns a type by its name.
 
-    `subscribe:/news/uk` is the right to topics: the type is their tree.
+    `subscribe:/news/uk` is the right to topics: the type is their tree, `/news/uk@hamburg` hamburg's.
     """
     word, colon, name = text.partition(":")
     if not colon or word not in _ACTIONS or not name:
@@ -111,8 +111,8 @@ def read_right(
         raise BadInput("INPUT-RIGHT", f"`{shown}` is no right; say `publish:TYPE` or `subscribe:TYPE`")
     action, topics = _ACTIONS[word], list(terms.get("topic", ()))
     if name.startswith("/"):
-        topics = topics or [name]
-        name = on_topics_of([name], frozenset({action}))[0]
+        name, topic = tree_meant(name)
+        topics = topics or [topic]
     event_type = find(name)
     authority = _narrowed(_whole(action, event_type), event_type, topics, terms)
     shown_as = terms.get("shown_as")

@@ -68,6 +68,12 @@ def tree_label(pattern: PathPattern) -> str:
     return name
 
 
+def tree_meant(text: str) -> tuple[str, str]:
+    """Return the word for the tree of a topic or pattern, and these: `/news/uk@hamburg` names the owner."""
+    path, at, whose = text.partition("@")
+    return f"{tree_label(parse_path_pattern(path))}{at}{whose}", path
+
+
 def tree_root(name: str) -> str | None:
     """Return `/news` for the readable name `topic.news`, and None for a type that is no tree of topics."""
     if not name.startswith(_TREE):

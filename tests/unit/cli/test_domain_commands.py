@@ -106,7 +106,7 @@ def test_what_goes_wrong_is_one_sentence_a_code_and_a_status(met: tuple[DomainAt
         (run(met, "domain", "revoke", "not-an-id"), 2, "INPUT-"),
         (run(met, "domain", "deactivate", "00" * 32), 2, "INPUT-UNKNOWN-MEMBERSHIP"),
         (run(met, "domain", "who-can", "fly", "Numberplate"), 2, "INPUT-"),
-        (run(met, "domain", "who-can", "subscribe", "Nothing"), 2, "INPUT-NOT-FOUND"),
+        (run(met, "domain", "who-can", "subscribe", "Nothing"), 2, "INPUT-TYPE-NAME"),
         (run(met, "domain", "activate", "king", who="smith"), 2, "INPUT-UNKNOWN-ROLE"),
         (run(met, "domain", "hold", "met.policy"), 2, "INPUT-FILE"),
         (run(met, "domain", "fact", "replace", "detective", "met.policy"), 2, "INPUT-FILE"),

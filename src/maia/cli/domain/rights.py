@@ -25,8 +25,8 @@ from maia.cli.domain.calls import (
     certificate_bytes,
     shown_call,
 )
-from maia.cli.inputs import AT, command_group, read_definition, read_principal
-from maia.cli.output import Answer, plain, row, several
+from maia.cli.inputs import AT, command_group, moment, read_definition, read_owner, read_principal
+from maia.cli.output import Answer, name_places, plain, row, several
 from maia.cli.trust.grants import right as right_of
 from maia.cli.trust.key import open_key
 
@@ -40,7 +40,7 @@ app = command_group("")
 def who_can(
     *,
     action: str = arg("subscribe, publish …"),
-    event_type: str = arg("The type's readable name.", metavar="TYPE"),
+    event_type: str = arg("The type's readable name, or NAME@OWNER.", metavar="TYPE"),
     caller: EntitledCaller,
     attribute: str | None = opt("Who can read, or write, this attribute."),
     owner: str | None = opt("The type's owner, where names are shared."),
@@ -52,10 +52,17 @@ def who_can(
     Examples:
         maia domain who-can subscribe Numberplate --attribute location -k audit.key --credentials
           audit-certs
+        maia domain who-can subscribe LabResult@hospital --as audit
     """
-    whose = None if owner is None else str(read_principal(owner))
+    from maia.profile.type_names import type_meant
+
+    if at is not None:
+        moment(at)  # a slip is found before anything is asked
+    known = {(read_owner(one.owner), one.name) for one in caller.every(api.TYPES)}
+    word = event_type if owner is None else f"{event_type.partition('@')[0]}@{read_owner(owner)}"
+    whose, name = type_meant(word, known, folders=name_places())
     question = WhoCanQuestion(
-        action=action, type=event_type, owner=whose, version=version, attribute=attribute, at=at
+        action=action, type=name, owner=str(whose), version=version, attribute=attribute, at=at
     )
     return several("holders", map(_holder, caller.every(api.WHO_CAN, question)), none="no principal")
 

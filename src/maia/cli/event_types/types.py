@@ -26,9 +26,10 @@ from maia.cli.inputs import (
     write_new,
 )
 from maia.cli.organisation import ORG, opened
-from maia.cli.output import Answer, row, rows, several
+from maia.cli.output import Answer, name_places, row, rows, several, type_places
 from maia.cli.participate.membership import IDENTITY, PROVIDERS, WAIT_S, Participant
 from maia.cli.trust.key import FORCE, open_key
+from maia.config.input_files import read_definitions
 from maia.errors import BadInput, MaiaError
 
 if TYPE_CHECKING:
@@ -378,13 +379,22 @@ def diff(
 
 
 @app.command()
-def show(definition: Path = DEFINITION_FILE) -> Answer:
-    """Print a definition as people read it, without verifying it.
+def show(
+    definition: str = arg("A file of `maia type`; or a type that is known here: NAME, NAME@OWNER."),
+) -> Answer:
+    """Print a definition as people read it; one that is known by its name is verified.
 
     Examples:
         maia type show numberplate.type
+        maia type show LabResult
+        maia type show LabResult@hospital --as dashboard
     """
-    found = read_definition(definition)
+    if Path(definition).is_file() or not (places := type_places()):
+        found = read_definition(Path(definition))
+    else:
+        from maia.profile.profile import types_named
+
+        found = types_named(definition, places, at=moment(None))[-1].signed
     return Answer(
         _described(found.definition), row("signed by", found.signer, signer=found.signer, id=found.id)
     )
@@ -394,8 +404,8 @@ def show(definition: Path = DEFINITION_FILE) -> Answer:
 class TypeSource:
     """Whose type is looked for, and where: in a folder, at brokers, in the registry of a domain."""
 
-    name: str = arg("The readable name, such as uk.gov.pito.Numberplate.")
-    owner: str = need("Whose type it is: key, .pub file, name that you know, or quorum:….")
+    name: str = arg("The readable name, such as uk.gov.pito.Numberplate; or NAME@OWNER.")
+    owner: str | None = opt("Whose type it is: key, .pub file, name that you know, or quorum:….")
     source: str | None = opt(
         "A broker, or a folder of *.type files; default: --broker, and the registry of --server.",
         "--from",
@@ -419,11 +429,26 @@ class TypeSource:
     provider: list[str] | None = PROVIDERS
     wait_s: float = WAIT_S
 
+    @property
+    def meant(self) -> tuple[Owner, str]:
+        """Return whose type it is, and its name: as it is said, or as the type is known here."""
+        from maia.profile.type_names import owner_named, type_meant
+
+        name, _, whose = self.name.partition("@")
+        if self.owner is not None:
+            return read_owner(self.owner), name
+        if whose:
+            return owner_named(whose, folders=name_places()) or read_owner(whose), name
+        here = [] if self.source is None else [Path(self.source)]
+        places = [*type_places(), *(one for one in here if one.is_dir())]
+        known = {(one.definition.name.owner, one.definition.name.name) for one in read_definitions(places)}
+        return type_meant(name, known, folders=name_places())
+
     def versions(self, version: str | None = None) -> tuple[tuple[VerifiedType, ...], list[str]]:
         """Return all versions that are found and verify, and which sources did not answer."""
         from maia.config.type_folder import TypeFolder, TypeNotFound, verified_lineage, verified_versions
 
-        whose, asked = read_owner(self.owner), self._sources(version)
+        (whose, name), asked = self.meant, self._sources(version)
         quorums = read_constitutions(self.credentials or ())
         found: list[SignedDefinition] = []
         problems: dict[str, MaiaError] = {}
@@ -437,13 +462,11 @@ class TypeSource:
         if problems and len(problems) == len(asked):
             raise next(iter(problems.values()))
         now = moment(None)
-        verified = verified_versions(found, owner=whose, name=self.name, at=now, constitutions=quorums)
+        verified = verified_versions(found, owner=whose, name=name, at=now, constitutions=quorums)
         if not verified and found:  # which says why none of them counts
-            verified_lineage(
-                found, owner=whose, name=self.name, version=version, at=now, constitutions=quorums
-            )
+            verified_lineage(found, owner=whose, name=name, version=version, at=now, constitutions=quorums)
         if not verified:
-            raise TypeNotFound(f"`{self.name[:200]}` of this owner is not there")
+            raise TypeNotFound(f"`{name[:200]}` of this owner is not there")
         return verified, [f"{where}: {one.message} [{one.code}]" for where, one in problems.items()]
 
     def _sources(self, version: str | None) -> dict[str, Callable[[Owner], Sequence[SignedDefinition]]]:
@@ -467,7 +490,7 @@ class TypeSource:
                 coordinator=self.coordinator, broker=brokers, wallet=self.wallet, identity=self.identity,
                 provider=self.provider, wait_s=self.wait_s,
             )  # fmt: skip
-            found["broker"] = partial(_told_by_broker, asking, self.name, version)
+            found["broker"] = partial(_told_by_broker, asking, self.meant[1], version)
         if has_registry:
             found["domain"] = self._told_by_domain
         return found
@@ -479,7 +502,7 @@ class TypeSource:
         from maia.types import definition_from_bytes
 
         assert self.server is not None and self.domain is not None and self.key is not None  # noqa: S101, PT018
-        asked = TypesQuestion(owner=str(owner), name=self.name)
+        asked = TypesQuestion(owner=str(owner), name=self.meant[1])
         domain = read_principal(self.domain)
         with DomainClient(
             self.server, domain=domain, key=open_key(self.key), timeout_s=self.wait_s
@@ -512,7 +535,7 @@ def versions(source: TypeSource) -> Answer:
     withhold a version, and never forge one.
 
     Examples:
-        maia type versions LabResult --owner hospital --as dashboard
+        maia type versions LabResult@hospital --as dashboard
         maia type versions uk.gov.pito.Numberplate --owner pito.pub --server met.example:7600 --domain met.pub
           --key smith.key
     """
@@ -528,7 +551,7 @@ def versions(source: TypeSource) -> Answer:
         for one in found
     )  # fmt: skip
     return Answer(
-        row("type", source.name, name=source.name),
+        row("type", found[0].name.name, name=found[0].name.name),
         rows(owner=found[0].name.owner),
         several("versions", lines),
         row("did not answer", silent or None, did_not_answer=silent),
@@ -546,7 +569,7 @@ def fetch(
     """Fetch a definition, and verify it against the owner's key, whatever its source.
 
     Examples:
-        maia type fetch LabResult --owner hospital --as dashboard -o lab.type
+        maia type fetch LabResult@hospital --as dashboard -o lab.type
         maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from types/ -o np.type
         maia type fetch uk.gov.pito.Numberplate --owner pito.pub --from 127.0.0.1:7400 --key smith.key
           --credentials certs --network 'UK Police Network' --coordinator pito.pub -o np.type

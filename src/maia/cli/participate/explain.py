@@ -68,6 +68,7 @@ def explain(
     from maia.policy import Audience, Denial, Request, decide, gather_evidence
     from maia.predicates import parse_predicate
     from maia.profile.files import ORGANISATION_FILE
+    from maia.types.definition import tree_meant
 
     is_typed = meant.named is not None or meant.definition is not None
     if action is None:
@@ -90,8 +91,8 @@ def explain(
     if is_typed and (network is None or action not in ("connect", "install")):
         event_type = verified(meant.history(quorums), quorums, at=now)
         if meant.topic is not None:
-            below = action == "subscribe"
-            filter_text = on_topics_text([meant.topic], filter_text, event_type.name.name, below=below)
+            below, (_, topic) = action == "subscribe", tree_meant(meant.topic)
+            filter_text = on_topics_text([topic], filter_text, event_type.name.name, below=below)
         interest = parse_predicate(filter_text, event_type.vocabulary)
         request = Request(who, wanted, event_type.name, event_type, interest)
     elif network is None or coordinator is None:

@@ -154,12 +154,21 @@ def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefi
     return [read_definition(path) for path in [*(previous or ()), definition]]
 
 
+@dataclass(frozen=True, slots=True)
+class NamedTopic:
+    """A topic as it was written, without its owner, and the place of its tree; 0 is the type's own."""
+
+    word: str
+    path: str
+    tree: int
+
+
 @options
 class TypeOptions:
     """Which event type is meant: by its name, or by its file."""
 
     named: str | None = arg(
-        "The event type: its name among --types, or its file; or a topic, as /news/uk.",
+        "The event type: its name among --types, or NAME@OWNER; its file; or a topic, as /news/uk.",
         default=None,
         metavar="TYPE",
     )
@@ -180,24 +189,30 @@ class TypeOptions:
         constitutions: tuple[VerifiedConstitution, ...] = (),
         *,
         wallet: Path | None = None,
-    ) -> tuple[list[str], list[list[SignedDefinition]]]:
+    ) -> tuple[list[NamedTopic], list[list[SignedDefinition]]]:
         """Return the topics that are named, and the declarations of those that lie in other trees."""
-        from maia.predicates.path_patterns import parse_path_pattern
-        from maia.types.definition import tree_label
+        from maia.types.definition import tree_meant
 
-        named = [*dict.fromkeys([*([] if self.topic is None else [self.topic]), *(more or ())])]
-        trees = dict.fromkeys(tree_label(parse_path_pattern(one)) for one in named)
-        others = [one for one in trees if one != event_type.name.name]
-        if len(others) == len(trees):
-            return named, []  # refused by what says which tree was expected
-        return named, [self._found(one, constitutions, wallet) for one in others]
+        words = dict.fromkeys([*([] if self.topic is None else [self.topic]), *(more or ())])
+        named, own = {one: tree_meant(one) for one in words}, event_type.name
+        if all(tree.partition("@")[0] != own.name for tree, _ in named.values()):
+            return [NamedTopic(one, path, 0) for one, (_, path) in named.items()], []  # refused by the type
+        trees = {own.name: 0}
+        others: list[list[SignedDefinition]] = []
+        for tree in (tree for tree, _ in named.values()):
+            if tree not in trees:
+                found = self._found(tree, constitutions, wallet)
+                name = found[-1].definition.name
+                is_own = (name.owner, name.name) == (own.owner, own.name)
+                others += [] if is_own else [found]
+                trees[tree] = 0 if is_own else len(others)
+        return [NamedTopic(one, path, trees[tree]) for one, (tree, path) in named.items()], others
 
     def history(
         self, constitutions: tuple[VerifiedConstitution, ...] = (), *, wallet: Path | None = None
     ) -> list[SignedDefinition]:
         """Return the type that is meant, after those it was made from."""
-        from maia.predicates.path_patterns import parse_path_pattern
-        from maia.types.definition import tree_label
+        from maia.types.definition import tree_meant
 
         named, definition = self.named, self.definition
         if (named is None) == (definition is None):
@@ -209,7 +224,7 @@ class TypeOptions:
         if definition is not None:
             return history_of(definition, self.previous)
         if self.topic is not None:
-            named = tree_label(parse_path_pattern(self.topic))
+            named, _ = tree_meant(self.topic)
         return self._found(str(named), constitutions, wallet)
 
     def _found(

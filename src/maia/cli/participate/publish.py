@@ -17,7 +17,14 @@ from maia.cli.command import flag, opt
 from maia.cli.inputs import moment
 from maia.cli.output import Answer, note, row
 from maia.cli.participate.json_events import LINE_MAX, BadEventLine, event_from_line, event_from_words
-from maia.cli.participate.membership import Participant, TypeOptions, check_filter, history_of, verified
+from maia.cli.participate.membership import (
+    NamedTopic,
+    Participant,
+    TypeOptions,
+    check_filter,
+    history_of,
+    verified,
+)
 from maia.cli.profile_option import explaining
 from maia.errors import MaiaError
 
@@ -191,18 +198,13 @@ class _OnTopics:
     """What each topic says of an event."""
 
     @classmethod
-    def of(cls, topics: list[str], payload: str | None, trees: list[VerifiedType]) -> _OnTopics:
+    def of(cls, topics: list[NamedTopic], payload: str | None, trees: list[VerifiedType]) -> _OnTopics:
         """Return the topics of some trees; the first tree refuses a topic of none."""
         from maia.client.api.topics import new_publication
-        from maia.predicates.path_patterns import parse_path_pattern
-        from maia.types.definition import tree_label
 
-        labels = [one.name.name for one in trees]
-        named = [tree_label(parse_path_pattern(one)) for one in topics]
-        places = [labels.index(one) if one in labels else 0 for one in named]
-        fixed = [_on_topic(one, payload, trees[at]) for one, at in zip(topics, places, strict=True)]
+        fixed = [_on_topic(one.path, payload, trees[one.tree]) for one in topics]
         new_publication(trees, len(topics) or 1)  # refused before anything is dialled
-        return cls(trees, places, fixed)
+        return cls(trees, [one.tree for one in topics], fixed)
 
     def parts(self, event: dict[str, Value]) -> list[tuple[int, dict[str, Value]]]:
         """Return an event as it is published in each tree."""

@@ -84,7 +84,7 @@ def subscribe(
         raise BadInput("INPUT-TOPICS", "`--durable` and `--shown-as` are for topics of one tree")
     given = where
     if topics:
-        where = on_topics_text(topics, where, event_type.name.name)
+        where = on_topics_text([one.path for one in topics if one.tree == 0], where, event_type.name.name)
     result = None if shown_as is None else history_of(shown_as, None)
     # A mistake is found before anything is dialled.
     check_durable_name(durable)
@@ -110,8 +110,9 @@ def subscribe(
             if others:
                 for one in (history, *others):
                     client.learn(*one)
+                words = [one.word for one in topics]
                 subscription = await client.subscribe_to(
-                    topics, given, requires=requires, state=state, on_warning=warned, timeout_s=member.wait_s
+                    words, given, requires=requires, state=state, on_warning=warned, timeout_s=member.wait_s
                 )
             else:
                 subscription = await client.subscribe(

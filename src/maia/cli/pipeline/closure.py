@@ -11,7 +11,7 @@ import typer
 
 from maia.cli.command import arg, flag, need, opt
 from maia.cli.inputs import AT, command_group, moment, read_certificates, read_constitutions
-from maia.cli.output import Answer, row, rows
+from maia.cli.output import Answer, name_places, row, rows
 from maia.cli.pipeline.source import LogOptions, found_rows, shown_values, spark_for, spark_steps
 from maia.cli.progress import counted
 from maia.cli.trust.key import open_key
@@ -138,7 +138,7 @@ def _build_since(
 @app.command()
 def who_can(
     closure: str = FOLDER,
-    type_name: str = need("The type's readable name.", "--type"),
+    type_name: str = need("The type's readable name, or NAME@OWNER.", "--type"),
     attribute: str | None = opt("This attribute alone: a name or a uid."),
     at: str | None = opt("At this moment, or `now`; default: ever.", metavar="TIME"),
 ) -> Iterator[Answer]:
@@ -151,12 +151,12 @@ def who_can(
     from maia.spark.closure.tables import check_asked, open_closure
 
     found = open_closure(closure)
-    check_asked(found, type_name, attribute)
+    whose, name = check_asked(found, type_name, attribute, folders=name_places())
     with spark_for("maia-closure", long_running=False) as spark:
         from maia.spark.closure.tables import who_can as question
 
         at_moment = None if at is None else utc(moment(None if at == "now" else at))
-        seen = question(found.rows(spark), type_name=type_name, attribute=attribute, at=at_moment)
+        seen = question(found.rows(spark), type_name=name, owner=whose, attribute=attribute, at=at_moment)
         yield from found_rows(seen.orderBy("principal", "attribute", "since"), _right)
 
 

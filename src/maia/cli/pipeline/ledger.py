@@ -38,7 +38,7 @@ def show(
     recipient: str | None = opt("Deliveries to this key or .pub file alone."),
     publisher: str | None = opt("Deliveries of this publisher's events alone."),
     types: list[str] | None = opt(
-        "Deliveries of this type alone: its file, or its name if you have it.", "--type"
+        "Deliveries of this type alone: its file, or its name, or NAME@OWNER, if you have it.", "--type"
     ),
     attribute: str | None = opt("Deliveries that show this attribute alone: its name, or its uid."),
 ) -> Iterator[Answer]:
@@ -217,6 +217,8 @@ class _Names:
     """What types, their attributes and certificates are called: by files that were given, and by the book."""
 
     types: Mapping[bytes, TypeName]
+    words: Mapping[bytes, str]
+    """What a type is called: its name, or NAME@OWNER where owners share it."""
     called: Mapping[tuple[str, str], Mapping[AttributeUid, str]]
     wanted: frozenset[bytes] | None
     """The types that are asked for; None: all."""
@@ -226,11 +228,15 @@ class _Names:
     def of(cls, words: Sequence[str]) -> _Names:
         """Read the types that were named, each by its file or its name, and the names that the user has."""
         from maia.credentials.names import type_id
+        from maia.profile.type_names import type_meant, words_for
 
         known = {bytes.fromhex(one): name for one, name in book().types.items()}
         called, wanted = dict(book().attributes), set[bytes]()
         for word in words:
             ids = {one for one, name in known.items() if name.name == word}
+            if "@" in word and not Path(word).is_file():
+                owned = {(name.owner, name.name) for name in known.values()}
+                ids = {type_id(*type_meant(word, owned, folders=name_places()))}
             if not ids:
                 definition = read_definition(Path(word)).definition
                 name = definition.name
@@ -238,11 +244,12 @@ class _Names:
                 known |= dict.fromkeys(ids, name)
                 called[str(name.owner), name.name] = {one.uid: one.name for one in definition.attributes}
             wanted |= ids
-        return cls(known, called, frozenset(wanted) if words else None, _known_certificates())
+        owned = {(name.owner, name.name) for name in known.values()}
+        said = {type_id(*meant): one for one, meant in words_for(owned, folders=name_places()).items()}
+        return cls(known, said, called, frozenset(wanted) if words else None, _known_certificates())
 
     def type_of(self, one: Disclosure | StandingDisclosure) -> str:
-        name = self.types.get(one.type_id)
-        return one.type_id.hex() if name is None else name.name
+        return self.words.get(one.type_id) or one.type_id.hex()
 
     def attributes(self, one: Disclosure | StandingDisclosure) -> list[str]:
         name = self.types.get(one.type_id)

@@ -20,6 +20,7 @@ from maia.clock import system_now
 from maia.config.settings import BadConfig, Defaults
 
 if TYPE_CHECKING:
+    from maia.credentials import Owner
     from maia.gateway.server.config import GatewayConfig
     from maia.organisation import Organisation
 
@@ -54,21 +55,24 @@ class GatewayFile:
 
 def _defaults(ours: Organisation) -> dict[str, object]:
     """Return the settings that an organisation's folder answers: each type is a topic of its name."""
+    from maia.profile.type_names import words_for
     from maia.types.definition import PAYLOAD, tree_root
 
-    files, owners, plain = dict[str, list[str]](), dict[str, object](), set[str]()
+    files: dict[tuple[Owner, str], list[str]] = {}
+    plain: set[tuple[Owner, str]] = set()
     for file, signed in ours.type_files():
-        name = signed.definition.name.name
-        # Of two types of one name the first has the topic; `[[topics]]` in the file decides otherwise.
-        if owners.setdefault(name, signed.definition.name.owner) == signed.definition.name.owner:
-            files.setdefault(name, []).append(str(file.absolute()))
-            plain |= {name} if PAYLOAD in signed.definition.attributes else set()
+        name = (signed.definition.name.owner, signed.definition.name.name)
+        files.setdefault(name, []).append(str(file.absolute()))
+        plain |= {name} if PAYLOAD in signed.definition.attributes else set()
+    # Of owners that share a name, the organisation's own type has it, and others are NAME@OWNER.
+    called = {meant: word for word, meant in words_for(files, folders=[ours.folder]).items()}
+    called |= {one: one[1] for one in files if one[0] == ours.principal}
     topics = [
         {
-            "mqtt": name if (root := tree_root(name)) is None else f"{root.strip('/')}/#",
-            "type": paths, "payload": "plain" if name in plain else "json", "durable": True,
+            "mqtt": word if (root := tree_root(one[1])) is None else f"{root[1:]}{word[len(one[1]):]}/#",
+            "type": files[one], "payload": "plain" if one in plain else "json", "durable": True,
         }
-        for name, paths in files.items()
+        for one, word in called.items()
     ]  # fmt: skip
     return {
         "broker": [ours.addresses["broker"]],

@@ -50,9 +50,8 @@ from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
 from maia.net.node_runner import NodeRunner
 from maia.predicates import ALWAYS, Predicate
-from maia.predicates.path_patterns import parse_path_pattern
 from maia.types import SignedDefinition, VerifiedType
-from maia.types.definition import TOPIC, tree_label
+from maia.types.definition import TOPIC, tree_meant
 from maia.wire.effects import Effect
 
 # ------------------------------------------------------------ calls that wait for an answer
@@ -300,10 +299,10 @@ class Client:
         one_by_one = [what] if isinstance(what, str | TopicName | TypeName) else [*dict.fromkeys(what)]
         publishers, paths = list[Publisher](), list[dict[str, object]]()
         for one in one_by_one:
-            is_path = isinstance(one, str) and one.startswith("/")
-            tree = tree_label(parse_path_pattern(one)) if isinstance(one, str) and is_path else one
-            publishers.append(await self._publisher_of(tree, timeout_s))
-            path = one.path if isinstance(one, TopicName) else one if is_path else None
+            what_of, path = one, one.path if isinstance(one, TopicName) else None
+            if isinstance(one, str) and one.startswith("/"):
+                what_of, path = tree_meant(one)
+            publishers.append(await self._publisher_of(what_of, timeout_s))
             paths.append({} if path is None else {TOPIC.name: path})
         common = new_publication([one.event_type for one in publishers], len(one_by_one))
         for publisher, on_topic in zip(publishers, paths, strict=True):

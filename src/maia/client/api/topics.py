@@ -21,9 +21,8 @@ from maia.client.entries import TOPICS_MAX, SeenPublications, check_several
 from maia.credentials import TopicName
 from maia.errors import BadInput, MaiaError
 from maia.events import Value
-from maia.predicates.path_patterns import parse_path_pattern
 from maia.types import VerifiedType
-from maia.types.definition import PUBLICATION, tree_label, tree_name
+from maia.types.definition import PUBLICATION, tree_meant, tree_name
 
 Topic: TypeAlias = str | TopicName
 
@@ -35,7 +34,7 @@ def by_tree(topics: Iterable[Topic]) -> dict[Topic, list[Topic]]:
     found: dict[object, list[Topic]] = {}
     for one in dict.fromkeys(topics):
         named = tree_name(one.owner, one.path) if isinstance(one, TopicName) else None
-        found.setdefault(named or tree_label(parse_path_pattern(str(one))), []).append(one)
+        found.setdefault(named or tree_meant(str(one))[0], []).append(one)
     if not 1 <= sum(map(len, found.values())) <= TOPICS_MAX:
         raise BadInput("INPUT-TOPICS", f"name 1 to {TOPICS_MAX} topics")
     return {some[0]: some for some in found.values()}

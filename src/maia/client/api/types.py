@@ -22,12 +22,12 @@ from maia.events import Instant
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
 from maia.predicates.path_patterns import PathPattern, parse_path_pattern
 from maia.types import SignedDefinition, VerifiedType, check_predicate, definition_from_bytes
-from maia.types.definition import on_topics, tree_label, tree_name
+from maia.types.definition import on_topics, tree_meant, tree_name
 
 EventType: TypeAlias = SignedDefinition | Sequence[SignedDefinition] | TypeName | TopicName | str
 """A definition, a definition after those it was made from, or the name of one that is known.
 
-A topic, or a pattern such as `/news/+/sport`, means these topics, and those below, of a tree that is known.
+A topic, or a pattern such as `/news/+/sport@OWNER`, means these topics, and those below, of a known tree.
 """
 
 
@@ -89,10 +89,8 @@ class KnownTypes:
             case SignedDefinition():
                 return self.learn((event_type,))
             case str():
-                word = event_type if topics is None else tree_label(topics)
-                return (
-                    self._named(word) if topics or "@" not in word else await self._found_or_told(word, ask)
-                )
+                word = event_type if topics is None else tree_meant(event_type)[0]
+                return self._named(word) if "@" not in word else await self._found_or_told(word, ask)
             case TopicName(owner, path):
                 return await self.meant(tree_name(owner, path), ask)
             case TypeName():
@@ -176,7 +174,7 @@ def topic_pattern(event_type: EventType) -> PathPattern | None:
     """Return which topics are meant, where an application names topics: a node includes those below it."""
     match event_type:
         case str() if event_type.startswith("/"):
-            return replace(parse_path_pattern(event_type), has_rest=True)
+            return replace(parse_path_pattern(tree_meant(event_type)[1]), has_rest=True)
         case TopicName(_, path):
             return replace(parse_path_pattern(path), has_rest=True)
         case _:

@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
-from maia.credentials import Principal, QuorumEvidence, certificate_from_bytes
+from maia.credentials import Owner, Principal, QuorumEvidence, certificate_from_bytes
 from maia.credentials.chains.quorum import evidence_to_bytes
 from maia.errors import BadInput
 from maia.events import Instant
@@ -599,10 +599,17 @@ def holds_at(moment: datetime | Column) -> Column:
 
 
 def who_can(
-    rows: DataFrame, *, type_name: str, attribute: str | None = None, at: datetime | None = None
+    rows: DataFrame,
+    *,
+    type_name: str,
+    owner: Owner | None = None,
+    attribute: str | None = None,
+    at: datetime | None = None,
 ) -> DataFrame:
     """Return the grants of a type, by its readable name; of an attribute by its name or uid; at a moment."""
     found = rows.where(F.col("type") == type_name)
+    if owner is not None:
+        found = found.where(F.col("owner") == str(owner))
     if attribute is not None:
         found = found.where((F.col("attribute") == attribute) | (F.col("uid") == attribute))
     if at is not None:
@@ -610,16 +617,20 @@ def who_can(
     return found
 
 
-def check_asked(closure: Closure, type_name: str, attribute: str | None) -> None:
-    """Refuse what the closure does not know: that nobody can see it would be no answer."""
-    if type_name not in closure.names:
-        known = ", ".join(sorted(closure.names))
-        raise BadInput("INPUT-CLOSURE", f"the closure has no type `{type_name}`; it has {known or 'none'}")
+def check_asked(
+    closure: Closure, word: str, attribute: str | None, *, folders: Sequence[Path] = ()
+) -> tuple[Owner, str]:
+    """Return the type that a word means; refuse what the closure does not know, which nobody can see."""
+    from maia.profile.type_names import type_meant
+
     world = World(closure.types, closure.quorums, closure.at)
+    named = [(event_type.name.owner, event_type.name.name) for event_type in world.types]
+    meant = type_meant(word, named, folders=folders)
+    type_name = meant[1]
     own = [
         one
-        for event_type in world.types
-        if event_type.name.name == type_name
+        for event_type, name in zip(world.types, named, strict=True)
+        if name == meant
         for one in event_type.attributes
     ]
     if attribute is not None and attribute not in {word for one in own for word in (one.name, one.uid)}:
@@ -628,6 +639,7 @@ def check_asked(closure: Closure, type_name: str, attribute: str | None) -> None
             f"`{type_name}` has no attribute `{attribute}`; it has "
             + ", ".join(dict.fromkeys(one.name for one in own)),
         )
+    return meant
 
 
 def difference(spark: SparkSession, old: Closure, new: Closure) -> DataFrame:

@@ -87,7 +87,8 @@ def test_a_revoked_certificate_is_replayed_and_shows_in_the_difference(desk_top,
     )
     who_can = ["pipeline", "closure", "who-can", "old", "--type"]
     for asked, there in (
-        (["uk.gov.Numberplates"], "it has uk.gov.Numberplate"),
+        (["uk.gov.Numberplates"], "did you mean `uk.gov.Numberplate`"),
+        (["Numberplate@nobody"], "there are uk.gov.Numberplate@"),
         (["uk.gov.Numberplate", "--attribute", "plate"], "it has numberplate, "),
     ):
         assert main([*who_can, *asked]) == 2  # that nobody can see it would be no answer
