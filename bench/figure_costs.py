@@ -101,6 +101,16 @@ def bound(point: Found) -> float:
     return (point["chain"] + 1) * (point["publishers"] + 1) * math.log(point["brokers"], 16)
 
 
+def bound_of_advertisement(point: Found) -> float:
+    """Return the paper's bound for an advertisement, which goes to the rendezvous alone."""
+    return bound({**point, "publishers": 0})
+
+
+def bound_of_publication(point: Found) -> float:
+    """Return the paper's bound for a publication, here to one subscriber."""
+    return bound({**point, "publishers": 1})
+
+
 def _grows(points: list[Found], axis: str) -> bool:
     """Return whether the checks of a subscription, averaged over all else, grow along this axis."""
     values = sorted({point[axis] for point in points})
@@ -138,19 +148,22 @@ def describe(found: Found) -> list[str]:
             float(point["subscription"]),
             float(point["checked_at"]),
             float(point["again"]),
-            (point["chain"] + 1) * math.log(point["brokers"], 16),
+            bound_of_advertisement(point),
             float(point["advertisement"]),
+            bound_of_publication(point),
             float(point["publication"]),
         ]
         for point in found["points"]
     ]
     within = [point["subscription"] / bound(point) for point in found["points"]]
     over = sum(one > 1 for one in within)
+    offered = [point["advertisement"] / bound_of_advertisement(point) for point in found["points"]]
+    over_offered = sum(one > 1 for one in offered)
     flat = [name for name, axis in _AXES.items() if not _grows(found["points"], axis)]
     again = sum(one["again"] for one in found["points"]) / sum(one["checked_at"] for one in found["points"])
     published = sum(point["publication"] for point in found["points"])
     head = ["brokers, certificates, publishers", "bound", "first subscription", "at so many brokers",
-            "the next one", "bound", "advertisement", "publication"]  # fmt: skip
+            "the next one", "bound", "advertisement", "bound", "publication, to one"]  # fmt: skip
     return [
         *table(head, rows),
         *prose(
@@ -158,6 +171,9 @@ def describe(found: Found) -> list[str]:
             "chain no broker has seen: c + 1 at each broker on its way.",
             f"{verdict(max(within) <= 1, 'The bound, with a logarithm to the base of 16,')} {over} of",
             f"{len(within)} cases are above it; it is one of averages, over {PLACEMENTS} placements here.",
+            f"For an advertisement, (c + 1) log n, it counts {min(offered):.2f} to {max(offered):.2f} of it:",
+            f"{verdict(max(offered) <= 1, 'that bound')} {over_offered} of {len(offered)} are above it.",
+            "The paper names no base: to the base of 2 all of them are below it.",
             f"{verdict(not flat, 'The form')} checks grow with the chain, with the publishers and with the",
             f"network{'' if not flat else ', except with the ' + ' and the '.join(flat)}. The next request",
             f"of the same client costs these brokers {again:.2f} signatures each: chains are remembered,",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from time import perf_counter
 from typing import Any
@@ -25,8 +25,9 @@ import figure_costs
 import figure_filters
 import figure_formula_5
 from harness import BENCH_FOLDER, busy_cores, load_average
-from harness_report import RESULTS, keep_record, measured_at, this_machine
-from paper_figures import PaperFigure
+from harness_report import keep_record, measured_at, this_machine
+from paper_figures import Found, PaperFigure
+from performance_page import Kept
 
 PAGE = BENCH_FOLDER.parent / "docs" / "figures.md"
 FIGURES: tuple[PaperFigure, ...] = (
@@ -46,7 +47,8 @@ Each table and figure of the papers that has numbers, from our run of the paper'
 numbers in the picture. Times are processor times of ways that took turns in one run, the least of the rounds;
 counts are exact. Absolute times mean little elsewhere: the papers' machine is twenty years old. Whether a
 claim holds is computed from the numbers of the run, by the limit that its section names. `make figures`
-measures all of it again; the [performance page](performance.md) has the peers.
+measures all of it again but what a benchmark runs, which is shown from its one run on both pages; the
+[performance page](performance.md) has the peers.
 """
 
 
@@ -62,26 +64,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := set(asked.names) - set(known):
         parser.error(f"no figure is called `{min(unknown)}`; there are: {', '.join(known)}")
     for figure in FIGURES:
-        if asked.page:
-            _draw(figure, kept(figure))
+        if asked.page or figure.measure is None:
+            if not asked.quick:
+                _draw(figure, kept(figure))
         elif not asked.names or figure.name in asked.names:
-            _run(figure, quick=asked.quick, as_json=asked.json)
+            _run(figure, figure.measure, quick=asked.quick, as_json=asked.json)
     if not asked.quick:
         PAGE.write_text(page(), encoding="utf-8")
     return 0
 
 
-def _run(figure: PaperFigure, *, quick: bool, as_json: bool) -> None:
+def _run(figure: PaperFigure, measure: Callable[[bool], Found], *, quick: bool, as_json: bool) -> None:
     print(f"{figure.name} …", file=sys.stderr, flush=True)
     load_before, busy, began = load_average(), busy_cores(), perf_counter()
-    found = figure.measure(quick)
+    found = measure(quick)
     machine = this_machine(load_before=load_before, load_after=load_average(), busy=busy)
     record = {"found": found, "took_s": round(perf_counter() - began, 1), "machine": asdict(machine)}
-    lines = figure.describe(found)
+    lines = figure.describe(found | (figure.reads(Kept()) if figure.reads is not None else {}))
     print(json.dumps({"figure": figure.name, **record}) if as_json else "\n".join(lines), flush=True)
     if not quick:
         keep_record(_file(figure), record)
-        _draw(figure, record)
+        _draw(figure, kept(figure))
 
 
 def _draw(figure: PaperFigure, record: dict[str, Any] | None) -> None:
@@ -94,10 +97,15 @@ def _file(figure: PaperFigure) -> str:
 
 
 def kept(figure: PaperFigure) -> dict[str, Any] | None:
-    """Return what the last thorough run of a figure has found, if that was kept."""
-    path = RESULTS / _file(figure)
-    record: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    return record if record is not None and "found" in record else None
+    """Return what the last run of a figure has found, and of its benchmarks; None if one is missing."""
+    results = Kept()
+    record = results.other(_file(figure)) if figure.measure is not None else {"found": {}}
+    if record is None or figure.reads is None:
+        return record
+    try:
+        return {**record, "found": record["found"] | figure.reads(results)}
+    except LookupError:
+        return None
 
 
 def page() -> str:
@@ -113,8 +121,14 @@ def _section(figure: PaperFigure, record: dict[str, Any] | None) -> Iterable[str
     if figure.draw is not None:
         yield from (f"![{figure.title}](images/{figure.name}.svg)", "")
     yield from figure.describe(record["found"])
-    machine, took_s = record["machine"], record["took_s"]
     yield ""
+    for bench in figure.benches:
+        machine = Kept().machine(f"#{bench}") or {}
+        yield f"From [benchmark #{bench}](performance.md). {measured_at(machine)}."
+    if figure.measure is None:
+        yield ""
+        return
+    machine, took_s = record["machine"], record["took_s"]
     yield (
         f"{measured_at(machine, f' in {took_s:,.0f} s')}, load {machine['load_before']} before and "
         f"{machine['load_after']} after{_busy(machine)}."

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+from performance_page import Kept
+
 Found = dict[str, Any]
 """What was measured or counted, as it is kept: names, numbers, lists of them."""
 
@@ -19,12 +21,15 @@ class PaperFigure:
     name: str
     title: str
     source: str
-    measure: Callable[[bool], Found]
-    """Run the paper's case; quickly, on small inputs, if told so."""
+    measure: Callable[[bool], Found] | None
+    """Run the paper's case; quickly, on small inputs, if told so. None where a benchmark runs it."""
     draw: Callable[[Found], None] | None
     """Draw what was found into the documents' pictures, under `name`."""
     describe: Callable[[Found], Sequence[str]]
     """Return the lines of the page, from what was found alone."""
+    reads: Callable[[Kept], Found] | None = None
+    """What the last runs of `benches` say: one case has one run, and both pages show that one."""
+    benches: tuple[int, ...] = ()
 
 
 def in_turns(ways: Mapping[str, Callable[[], object]], *, rounds: int, slice_s: float) -> dict[str, float]:

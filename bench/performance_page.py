@@ -70,6 +70,11 @@ class Kept:
             raise LookupError(f"no case of #{bench} with {parts}")
         return found[0]
 
+    def case(self, bench: int, case: str) -> Row | None:
+        """Return a case of a benchmark by its whole name; None if it was not measured."""
+        rows = (row for record in self.records if record["bench"] == bench for row in record["rows"])
+        return next((row for row in rows if "ratio" in row and row["case"] == case), None)
+
     def us(self, side: str, bench: int, *parts: str) -> float:
         """Return the microseconds of one side of a case."""
         return float(self.row(bench, *parts)[f"{side}_us"])

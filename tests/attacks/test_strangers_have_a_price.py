@@ -384,6 +384,15 @@ def test_every_place_that_listens_is_in_the_table() -> None:
     assert found - {"net/http_listener.py", "net/process.py"} == listed
 
 
+def test_what_strangers_together_make_a_listener_hold_is_little() -> None:
+    """A74 A89 A116: a limit that somebody raises is many times as much for all places."""
+    held = {
+        n: min(one.places * one.read_bytes, one.held_bytes_max or 1 << 62) for n, one in LISTENERS.items()
+    }
+    assert not {name: one for name, one in held.items() if one > 128 << 20}
+    assert LISTENERS["mqtt"].read_bytes < 100_000, "a CONNECT with its will"
+
+
 def is_closed(link: socket.socket) -> bool:
     """Return whether the other side has closed, whatever it said before."""
     link.setblocking(False)

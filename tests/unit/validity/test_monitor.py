@@ -217,6 +217,24 @@ def test_a_disputed_period_cannot_be_shown_again_as_an_older_one():
     assert code_of(standing, TIMED, 1) is CertificateStale
 
 
+@pytest.mark.parametrize("series", [(crl, TIMED), (lambda *a, **k: revalidation(*a, VOUCHED, **k), VOUCHED)])
+@pytest.mark.parametrize("how", ["it was seen to be over", "it came when it was over"])
+def test_a_period_that_is_over_never_counts_again_when_the_clock_is_set_back(series, how):
+    """A39: an old statement is shown once more, to a verifier whose clock goes wrong."""
+    say, tested = series
+    first, second = say(1, since=0), say(2, since=35)
+    standing = Monitor()
+    if how == "it was seen to be over":
+        standing.receive(first, moment(0))
+        assert code_of(standing, tested, 10) is None
+    standing.receive(second, moment(36))
+    if how == "it came when it was over":
+        standing.receive(first, moment(36))
+    assert code_of(standing, tested, 36) is None
+    standing.receive(first, moment(10))
+    assert code_of(standing, tested, 10) is CertificateStale
+
+
 def test_a_one_time_answer_is_for_who_asked():
     answer = sign_statement(OneTimeAnswer(BY, ONCE.id, b"r" * 32, b"n" * 32), TESTER)
     assert error_code(Monitor().receive(answer, moment(0)).refused) == "STATEMENT-NOT-ASKED"
