@@ -67,7 +67,10 @@ def test_publishers_read_that_the_log_is_full_and_lists_go_on(tmp_path: Path, di
         wait_until(reads_why)
         (line,) = [one for one in notes(hospital, "broker") if one["event"] == "log-full"]
         assert line["level"] == "warning"
-        assert ready(hospital) == (503, "not ready: the event log cannot be written: its disk is full\n")
+        assert ready(hospital) == (
+            503,
+            "not ready: nothing is recorded: the event log cannot write: No space left on device\n",
+        )
         carried = statements_carried(hospital)
         wait_until(lambda: statements_carried(hospital) >= carried + 2)  # more than one period
         with maia.connect(hospital.folder / "office.maia") as office:

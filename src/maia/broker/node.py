@@ -146,6 +146,7 @@ class Broker:
                 if parts.durable is not None and parts.catch_up is not None:
                     parts.durable.receive_recorded(upto, turn)
                     parts.catch_up.go_on(turn)
+                    parts.durable.recording.note_problem(problem)
                 parts.impairments.note_log(problem)
             case LogRead():
                 if parts.durable is not None:

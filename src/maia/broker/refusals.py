@@ -83,7 +83,7 @@ class CutOff(Unavailable):
 
 
 class LogFull(Unavailable):
-    """The disk of this broker's event log has no room, and what is published is to be on it first."""
+    """The disk of this broker's event log takes nothing, and what is published is to be on it first."""
 
     code = "UNAVAILABLE-LOG-FULL"
 

@@ -15,13 +15,13 @@ from maia.clock import system_now
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.log.disk.event_log import EventLog, LogLimits, LogReadings
-from maia.log.format.errors import LogBroken, LogDiskFull
+from maia.log.format.errors import LogDiskFull
 from maia.log.format.retention import GROWTH
 from maia.testing import in_a_loop, until
 from maia.wire.codec import encode
 from maia.wire.effects import Input, LogRead, ReadLog, Record, Recorded
 from maia.wire.messages import Carried, Column
-from support.event_log import PowerDisk, opened
+from support.event_log import PowerDisk, draws, opened
 
 TYPES = (bytes(32), bytes([1]) * 32)
 
@@ -91,18 +91,30 @@ async def test_frames_of_a_turn_are_made_safe_together(log: EventLog):
 
 
 @in_a_loop
-async def test_nothing_is_called_safe_that_is_not(log: EventLog, monkeypatch: pytest.MonkeyPatch):
-    def broken(*_args: object, **_named: object) -> range:
-        raise LogBroken("the disk refused")
-
-    monkeypatch.setattr(log, "append", broken)
-    async with Run(log).running() as run:
-        run.recorder.record(Record(1, frame(1)))
-        await until(lambda: bool(run.problems), "what the recorder does")
-        await run.recorder.flush()
-    assert run.inputs == []
-    assert [problem.code for problem in run.problems] == ["LOG-BROKEN"]
-    assert run.records.notes == ["log-failed"]
+async def test_a_disk_that_fails_stops_recording_alone_until_it_takes_something_again():
+    """Nothing is called safe that is not, the broker goes on, and nothing is lost or doubled."""
+    log = opened(disk := PowerDisk())
+    frames = [frame(number) for number in range(4)]
+    async with Run(log, try_again_s=0.01, roll_s=0.01).running() as run:
+        run.recorder.record(Record(1, frames[0]))
+        await until(lambda: run.upto() == 1, "recorded")
+        disk.fails_to_sync = disk.fails_to_cut = True
+        for position in (2, 3):
+            run.recorder.record(Record(position, frames[position - 1]))
+        await until(lambda: "log-failed" in run.records.notes, "what the recorder says")
+        assert run.recorder.status()["problem"]
+        assert run.upto() == 1
+        disk.fails_to_sync = disk.fails_to_cut = False
+        run.recorder.record(Record(4, frames[3]))
+        await until(lambda: run.upto() == 4, "recorded again")
+        await until(lambda: log.rolled().rolled_upto == 4, "rolled")
+    assert run.records.notes.count("log-goes-on") == 1
+    assert run.recorder.status()["problem"] == ""
+    assert run.problems == []
+    assert [one.message for one in log.read()] == frames
+    log.close()
+    with opened(disk.after_power_cut(draws(1))) as again:
+        assert [one.message for one in again.read()] == frames
 
 
 @in_a_loop
@@ -120,7 +132,7 @@ async def test_a_full_disk_is_waited_for(log: EventLog, monkeypatch: pytest.Monk
         run.recorder.record(Record(1, frame(1)))
         await run.recorder.flush()
         await until(lambda: run.upto() == 1, "what the recorder does")
-    assert run.records.notes == ["log-full", "log-has-room"]
+    assert run.records.notes == ["log-full", "log-goes-on"]
     assert run.inputs == [Recorded(0, "no room"), Recorded(1)]
     assert run.problems == []
 

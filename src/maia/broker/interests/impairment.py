@@ -281,13 +281,13 @@ class Impairments:
             self.changed.add(ROUTE)
 
     def _log_full_for(self, type_id: bytes | None = None) -> LogFull | None:
-        """Return that what is published waits for room on the disk: of a type, if it is recorded at all."""
+        """Return that what is published waits for the disk: of a type, if it is recorded at all."""
         log, problem = self.recording, self._problem_of_log
         if not problem or log is None or (type_id is not None and not log.records(type_id)):
             return None
         return LogFull(
-            f"the event log of this broker cannot be written ({problem}): what is published waits, and "
-            "leaves when there is room; free some on the disk of `log.folder`"
+            f"this broker records nothing ({problem}): what is published waits until it does; look at the "
+            "disk of `log.folder`: its room, its errors, and whether it may be written"
         )
 
     def _secret_lack(self, entry: Entry) -> NoSecret | None:

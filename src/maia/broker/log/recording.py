@@ -48,6 +48,8 @@ KEPT_POSITION: Final = "log-position"
 NO_LOG: Final = LogAtStart()
 _TAIL_FRAMES: Final = 4096
 _TAIL_BYTES: Final = 8 << 20
+_UNSAFE_BYTES: Final = 16 << 20
+"""How much waits for a disk that takes nothing, before what other brokers can send again is left to them."""
 
 
 @dataclass(slots=True)
@@ -80,6 +82,10 @@ class Recording:
     """Types that are to be compared with the logs of others."""
     asked: set[tuple[bytes, LinkId]] = field(default_factory=set)
     """The neighbours that were sent an interest in a type."""
+    problem: str = ""
+    """Why the disk takes nothing at this moment, if that is so."""
+    left_out: set[bytes] = field(default_factory=set)
+    """Types of which something was not recorded meanwhile: other brokers have it, and are asked later."""
     is_changed: bool = False
     """Whether a type is to be compared, or a durable subscription has a new gap notice to be sent."""
 
@@ -169,6 +175,23 @@ class Recording:
         self.upto = max(self.upto, upto)
         while self.waiting and self.waiting[0][0] <= self.upto:
             turn.add(self.waiting.popleft()[1])
+
+    def has_room_for(self, type_id: bytes) -> bool:
+        """Return whether what a neighbour sends can be recorded; take note of its type if it cannot."""
+        if not self.problem or self.unsafe_bytes < _UNSAFE_BYTES:
+            return True
+        self.left_out.add(type_id)
+        return False
+
+    def note_problem(self, problem: str) -> None:
+        """Take note that the disk takes nothing, or does again: then what was left out is fetched."""
+        self.problem = problem
+        if not problem:
+            for type_id in self.left_out:
+                if type_id in self.progress:
+                    self.progress[type_id].is_cut = True
+                self.look_for(type_id)
+            self.left_out.clear()
 
     @property
     def is_safe(self) -> bool:

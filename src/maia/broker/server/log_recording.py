@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from maia.errors import MaiaError, Unavailable
 from maia.events import INSTANT_MIN, Instant
 from maia.log.disk.event_log import EventLog, LogReadings
+from maia.log.disk.files import disk_problem
 from maia.log.disk.shipping import PlaceCopy
-from maia.log.format.errors import LogBroken, LogDiskFull
+from maia.log.format.errors import LogBroken, LogDamaged, LogDiskFull
 from maia.log.format.records import LogRecord
 from maia.log.format.retention import GROWTH, Retention
 from maia.net.observer import Records
@@ -70,6 +71,8 @@ class LogRecorder:
         self._after_writing: Callable[[], None] = lambda: None
         self.problem = ""
         """Why nothing can be written at this moment, if that is so."""
+        self._is_broken = False
+        self._upkeep_problem = ""
 
     def at_start(self, since: int, *, frames_max: int) -> LogAtStart:
         """Return what a broker needs of the log when it starts: at most so many of the newest frames."""
@@ -91,6 +94,7 @@ class LogRecorder:
             "bytes": self._log.size_bytes,
             "waiting_bytes": self._waiting_bytes,
             "is_full": bool(self.problem),
+            "problem": self.problem,
             **self._place_status(),
         }
 
@@ -166,20 +170,25 @@ class LogRecorder:
     async def _written(
         self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor, batch: list[Record]
     ) -> int:
-        """Write a batch; where there is no room, wait for it, and let publishers wait too."""
+        """Write a batch; where the disk takes none, wait until it does, and let publishers wait too.
+
+        Only recording stops: what passes here, and who is served here, does not depend on this disk.
+        """
         while True:
             try:
                 upto = await loop.run_in_executor(pool, self._write, batch)
-            except LogDiskFull as problem:
-                if not self.problem:
+            except (LogDiskFull, LogBroken) as problem:
+                self._is_broken = self._is_broken or isinstance(problem, LogBroken)
+                if problem.message != self.problem:
                     self.problem = problem.message
-                    self._records.note("log-full", problem.as_record())
+                    is_full = isinstance(problem, LogDiskFull)
+                    self._records.note("log-full" if is_full else "log-failed", problem.as_record())
                     self._give(Recorded(batch[0].position - 1, self.problem))
                 await asyncio.sleep(self._limits.try_again_s)
             else:
                 if self.problem:
                     self.problem = ""
-                    self._records.note("log-has-room", {})
+                    self._records.note("log-goes-on", {})
                 return upto
 
     def _next_batch(self) -> list[Record]:
@@ -193,8 +202,12 @@ class LogRecorder:
         return batch
 
     def _write(self, batch: list[Record]) -> int:
+        if self._is_broken:
+            self._log.mend(self._clock())
+            self._is_broken = False
         if batch[0].position != self._log.next_position:
-            raise LogBroken(f"record {batch[0].position} was to follow {self._log.next_position - 1}")
+            last = self._log.next_position - 1
+            raise LogDamaged("journals", 0, f"record {batch[0].position} was to follow {last}")
         return self._log.append([one.data for one in batch], recorded_at=self._clock())[-1]
 
     async def _read_on(self, pool: ThreadPoolExecutor) -> None:
@@ -217,9 +230,10 @@ class LogRecorder:
                 frames_max=asked.frames_max,
                 bytes_max=asked.bytes_max,
             )
-        except MaiaError as found:
-            self._records.note("log-unreadable", found.as_record())
-            problem = found.code
+        except (MaiaError, OSError) as found:
+            said = found if isinstance(found, MaiaError) else disk_problem(found, "be read")
+            self._records.note("log-unreadable", said.as_record())
+            problem = said.code
         frames = tuple(Logged(one.position, one.recorded_at, one.message) for one in records)
         return LogRead(asked.read, frames, upto, self._log.removed_upto(asked.type_id), problem)
 
@@ -229,10 +243,14 @@ class LogRecorder:
             await asyncio.sleep(self._limits.roll_s)
             try:
                 made, gone = await loop.run_in_executor(pool, self._rolled)
-            except MaiaError as problem:
+            except (MaiaError, OSError) as found:
                 # What is in the journals stays there, and is tried again.
-                self._records.note("log-upkeep-failed", problem.as_record())
+                problem = found if isinstance(found, MaiaError) else disk_problem(found, "be rolled")
+                if problem.message != self._upkeep_problem:
+                    self._records.note("log-upkeep-failed", problem.as_record())
+                self._upkeep_problem = problem.message
                 continue
+            self._upkeep_problem = ""
             if made:
                 self._records.note("log-rolled", {"segments": made})
             if gone:

@@ -251,7 +251,8 @@ def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource
                 telemetry.measure(f"maia_{name}", value)
         log = status.get("log")
         for name, value in log.items() if isinstance(log, dict) else ():
-            telemetry.measure(f"maia_log_{name}", value)
+            if not isinstance(value, str):
+                telemetry.measure(f"maia_log_{name}", value)
         return telemetry.metrics()
 
     def why_not_ready() -> str:
@@ -262,8 +263,8 @@ def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource
             return "this broker is being stopped"
         if isinstance(overlay, dict) and not overlay.get("is_joined", True):
             return "this broker has not joined the network yet"
-        if isinstance(log, dict) and log.get("is_full"):
-            return "the event log cannot be written: its disk is full"
+        if isinstance(log, dict) and log.get("problem"):
+            return f"nothing is recorded: {log['problem']}"
         return ""
 
     return StatusSource(lambda: not why_not_ready(), metrics, running.status, why_not_ready)

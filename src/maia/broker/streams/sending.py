@@ -46,12 +46,16 @@ def recording(log: Recording) -> Stage:
     return record
 
 
-def recording_arrived(record: Callable[[Recorded, Turn], object], *, is_sealed: bool) -> Stage:
+def recording_arrived(
+    log: Recording, record: Callable[[Recorded, Turn], object], *, is_sealed: bool
+) -> Stage:
     """Record a neighbour's frames, behind what was missed before them: sealed ones as they came."""
 
     def stage(run: Run, turn: Turn) -> None:
         for number in range(run.count):
-            record(run.sealed[number] if is_sealed else run.as_carried(number), turn)
+            frame = run.sealed[number] if is_sealed else run.as_carried(number)
+            if log.has_room_for(frame.type_id):
+                record(frame, turn)
         run.got(range(run.whole.frame.rows))
 
     return stage

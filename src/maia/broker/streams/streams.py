@@ -441,7 +441,8 @@ class Streams:
         looks.append(self._look_at_seen)
         given = [self._deliveries.of(type_id)]
         if self.catch_up is not None and self.catch_up.records(type_id):
-            given.insert(0, recording_arrived(self.catch_up.record_arrived, is_sealed=is_signed))
+            to = self.catch_up.recording, self.catch_up.record_arrived
+            given.insert(0, recording_arrived(*to, is_sealed=is_signed))
         onward_as_it_is = forwarding(type_id, link.id, routes, self.router, self.paths)
         if is_signed:
             onward_as_it_is = ForwardSealed(
@@ -517,7 +518,8 @@ class Streams:
         else:
             given = (*self._retaining_passing(link, type_id), self._deliveries.of(type_id))
             if self.catch_up is not None and self.catch_up.records(name):
-                given = (recording_arrived(self.catch_up.record_arrived, is_sealed=True), *given)
+                to = self.catch_up.recording, self.catch_up.record_arrived
+                given = (recording_arrived(*to, is_sealed=True), *given)
         return Stream(looks, (remember, *given, onward), (), version), opening
 
     def _give_inner(self, deliver: Stage, run: Run, turn: Turn) -> None:

@@ -109,6 +109,8 @@ def _connector(tasks: Mapping[str, Any]) -> Iterator[_Said]:
 
 def _log(log: Mapping[str, Any]) -> Iterator[_Said]:
     """Yield the position of the event log, and of its slowest reader."""
+    if log.get("problem"):
+        yield "not recorded", log["problem"]
     yield "event log", "position {position}, {unsafe} on the way, {bytes} bytes".format(**{"bytes": 0, **log})
     readers = "{cursors} durable, {cursors_attached} of them here, the farthest {farthest_behind} behind"
     yield "", readers.format(**log)

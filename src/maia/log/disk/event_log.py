@@ -122,7 +122,7 @@ class EventLog:
         """Keep the bytes of `Carried` and `Sealed` messages; return their positions when they are on disk.
 
         All of them are kept or none. Raises `LOG-NOT-A-FRAME`, `LogDiskFull` (try again when there
-        is room) and `LogBroken` (the log must be opened again).
+        is room) and `LogBroken` (it has to be mended, or opened again).
         """
         if len(messages) > BATCH_MAX or sum(map(len, messages)) > self._limits.batch_bytes:
             raise BadInput(
@@ -134,6 +134,12 @@ class EventLog:
             if not checked:
                 return range(self.next_position, self.next_position)
             return self._journals.append(checked, recorded_at=recorded_at)
+
+    def mend(self, now: Instant) -> None:
+        """Go on behind what was acknowledged, after `LogBroken`; raise if the disk still refuses."""
+        with self._upkeep, self._writing:
+            self._journals.mend()
+            self._manifest.mend(now)
 
     # -------------------------------------------------------- reading
 

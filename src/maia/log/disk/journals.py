@@ -91,6 +91,11 @@ class GrowingFile:
         self.end += len(data)
         return range(first, self.next_position)
 
+    @property
+    def is_broken(self) -> bool:
+        """Return whether it is in doubt what the disk holds."""
+        return self._broken is not None
+
     def refuse_if_broken(self) -> None:
         """Refuse to go on where it is in doubt what the disk holds."""
         if self._broken is not None:
@@ -237,6 +242,26 @@ class Journals:
         active.refuse_if_broken()
         active.close()
         self._finished.append(_about(active))
+        self._check, self._active = active.check, None
+
+    def mend(self) -> None:
+        """Cut off what is in doubt, and go on in a new journal; raise if the disk refuses that, too."""
+        active = self._active
+        if active is None or not active.is_broken:
+            return
+        try:
+            with closing(self._disk.reopen(active.name)) as file:
+                file.cut(active.end)
+            reader, _ = read_to_end(self._disk, active.name, upto=active.end)
+            if reader.next_position != active.next_position:
+                raise LogDamaged(active.name, reader.last.end, f"record {reader.next_position} is missing")
+            if active.next_position == active.first:
+                self._disk.remove(active.name)
+        except OSError as problem:
+            raise disk_problem(problem, "be written again") from problem
+        active.close()
+        if active.next_position > active.first:
+            self._finished.append(_about(active))
         self._check, self._active = active.check, None
 
     def close(self) -> None:

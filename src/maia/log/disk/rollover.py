@@ -183,6 +183,15 @@ class ManifestFile:
             self._write_anew(Instant(change.at))
             self._remove_older()
 
+    def mend(self, at: Instant) -> None:
+        """Go on in a new manifest, if it is in doubt what the disk holds of this one."""
+        if self._file.is_broken:
+            self._number += 1
+            broken = self._file
+            self._write_anew(at)
+            broken.close()
+            self._remove_older()
+
     def _write_anew(self, at: Instant) -> None:
         """Write all that holds now into the manifest of this number, and go on with it."""
         name = manifest_name(self._number)

@@ -25,7 +25,7 @@ class LogDamaged(Unavailable):
 
 
 class LogBroken(Unavailable):
-    """The disk refused to keep something, so what it holds is in doubt; open the log again."""
+    """The disk refused to keep something; what it holds is in doubt until it is mended or opened again."""
 
     code = "LOG-BROKEN"
 
