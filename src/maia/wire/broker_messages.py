@@ -414,10 +414,14 @@ class LogFetched(AnyMessage, tag=115, frozen=True):
 
 
 class LogAnswered(AnyMessage, tag=116, frozen=True):
-    """All that I and those behind me have was sent; not whole if one of us publishes and records nothing."""
+    """All that I and those behind me have was sent; not whole if one of us publishes and records nothing.
+
+    It is short if somebody behind me was asked and has not answered.
+    """
 
     id: Token
     is_whole: bool
+    is_short: bool = False
 
 
 # ------------------------------------------------------------ spill

@@ -667,6 +667,9 @@ class MeshRouter:
         del key, now, view
         return self.routes.is_current(link.id)
 
+    def let_ask(self, keys: Iterable[TypeId], link: LinkId, step: int, turn: Turn) -> None:
+        """Do nothing: every router knows what the others want."""
+
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
         """Return all neighbours: any of them may lead to a publisher."""
         del keys

@@ -247,6 +247,7 @@ class ReceivedInterests:
             self._refuse_offer(neighbour, key, received, problem, turn)
             return
         self.statements.dependencies.note(link.id, received.watched)
+        self.routes.sources.put((key, neighbour.node), None)
         updates = book.receive_offer(
             neighbour.node,
             key,

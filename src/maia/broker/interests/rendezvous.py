@@ -173,6 +173,12 @@ class RendezvousRouter(OverlayPeers):
         """Return whether a neighbour leads to the rendezvous or offers the type."""
         return self.sources.is_expected_source(link, key, now, view)
 
+    def let_ask(self, keys: Iterable[TypeId], link: LinkId, step: int, turn: Turn) -> None:
+        """Send interests to a neighbour for the time of a question: it answers as far as these admit."""
+        node = self.routes.node_of.get(link)
+        for key in keys if node is not None else ():
+            self.outbox.route_messages(self.routes.book.ask(node, key, step), turn)
+
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterator[LinkId]:
         """Yield the links towards the rendezvous and to neighbours that offer the type."""
         routes = self.routes

@@ -134,6 +134,9 @@ class Router(Protocol):
     def expects(self, link: Link, key: TypeId, now: Instant, view: bytes | None = None) -> bool:
         """Return whether a frame of a type, or one released for a class, may come from a neighbour now."""
 
+    def let_ask(self, keys: Iterable[TypeId], link: LinkId, step: int, turn: Turn) -> None:
+        """Let a neighbour have what is wanted of a type while a question (+1) waits for its answer (-1)."""
+
     def towards_publishers(self, keys: Iterable[TypeId]) -> Iterable[LinkId]:
         """Return the neighbours to ask for the last publications of a type."""
 

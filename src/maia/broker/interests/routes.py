@@ -9,7 +9,7 @@ the ring.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,6 +36,7 @@ REFUSED_ON_MAX: Final = 65_536
 REPLICAS: Final = 2
 """To how many others a rendezvous gives its book: those that would follow it."""
 _TYPES_REMEMBERED: Final = 4096
+_SOURCES_REMEMBERED: Final = 65_536
 _REPLICATE_AFTER_US: Final = 500_000
 """Replicas follow a change after this time, so that many changes are one replica."""
 
@@ -153,6 +154,10 @@ class Routes:
     """A neighbour was sent something, which has to be renewed in time."""
     published: BoundedMap[bytes, None] = field(default_factory=lambda: BoundedMap(_TYPES_REMEMBERED))
     """Types that were advertised here."""
+    sources: BoundedMap[tuple[TypeId, NodeId], None] = field(
+        default_factory=lambda: BoundedMap(_SOURCES_REMEMBERED)
+    )
+    """Which brokers have offered a type: their logs are asked when no publisher is left there."""
 
     @property
     def overlay(self) -> Overlay:
@@ -203,6 +208,11 @@ class Routes:
             self.stale_at,
         )
         return min((moment for moment in moments if moment is not None), default=None)
+
+    def former_sources(self, keys: Collection[TypeId]) -> list[LinkId]:
+        """Return the links to the neighbours that have offered a type, now or before."""
+        found = self.neighbours.items()
+        return [one.link for node, one in found if any((key, node) in self.sources for key in keys)]
 
     def neighbour_on(self, link: LinkId) -> Neighbour:
         """Return the neighbour at the other end of a link."""

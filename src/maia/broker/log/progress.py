@@ -55,8 +55,8 @@ class Asker(Protocol):
     def receive_answers(self, request: FetchRequest, turn: Turn) -> None:
         """Take note that all brokers have answered."""
 
-    def give_up(self, request: FetchRequest, turn: Turn) -> None:
-        """Take note that one of them never will."""
+    def receive_late(self, request: FetchRequest, turn: Turn) -> None:
+        """Take in what came from one that took longer than the others: its request goes on."""
 
 
 @dataclass(slots=True)
@@ -69,13 +69,17 @@ class FetchRequest:
     waits_for: set[LinkId]
     """The neighbours that have not answered; `OWN_LINK` while this broker's own log is read for it."""
     until: Instant
-    """When it is given up, unless an answer comes."""
+    """When it is not waited for any more, unless an answer comes."""
+    asked: frozenset[LinkId] = frozenset()
+    """The neighbours to which it was sent, and that have what is wanted here for as long."""
     own: Asker | None = None
     is_whole: bool = True
     is_refused: bool = False
-    """Whether a broker may not send it now, or does not know yet for whom: its place stays where it was."""
-    is_cut: bool = False
-    """Whether a broker has not sent all of what it has."""
+    """Whether a broker may not send all of it now, or does not know yet for whom: its place stays."""
+    is_short: bool = False
+    """Whether a neighbour that was asked, or one behind it, has not answered."""
+    is_late: bool = False
+    """Whether it is this broker's own, and the round goes on without those that it still waits for."""
     is_awaited: bool = False
     """Whether a frame came whose publisher is to be confirmed by a statement: it is asked for again."""
     size: int = 0
@@ -124,7 +128,9 @@ class Progress:
     places: dict[bytes, LogPlace] = field(default_factory=dict, repr=False)
     """By broker."""
     is_cut: bool = False
-    """Whether it was down, or a link of the type was, since the last round that was answered."""
+    """Whether it was down, or a link of the type was, since the last round that all have answered."""
+    has_news: bool = False
+    """Whether something arrived since then: others may have been sent more."""
     has_hole: bool = False
     """Whether a stream went on behind numbers that are missing."""
     round: Round | None = None

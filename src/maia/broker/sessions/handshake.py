@@ -212,8 +212,8 @@ class BrokerSessions(Endpoint[Link]):
             router.neighbour_known(link, turn)
         else:
             router.neighbour_up(link, turn)
-            if router.flooding is not None and self.catch_up is not None:
-                self.catch_up.ask_again_behind(link.id)
+            if self.catch_up is not None:
+                self.catch_up.neighbour_up(link.id)
         if loser is not None:
             self.closing.close_link(
                 loser, Unavailable("UNAVAILABLE-LINK-NOT-NEEDED", "there is another link between us"), turn

@@ -20,6 +20,7 @@ from typing import Final
 
 from maia.broker.audiences.local_subscribers import Audiences
 from maia.broker.interests.router import Router
+from maia.broker.interests.routes import Routes
 from maia.broker.keys.blinded import BlindedIds
 from maia.broker.links.transit import class_of_frame
 from maia.broker.log.progress import PLACES_MAX, FetchRequest, Progress, Round, StreamId, identity_of
@@ -33,6 +34,7 @@ from maia.broker.turn import Turn
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS
+from maia.routing.overlay.table import node_id_of_key
 from maia.wire.effects import LinkId
 from maia.wire.messages import Carried, FetchLog, Recorded, signer_of
 
@@ -58,6 +60,7 @@ class CatchUp:
     durable: DurableSubscriptions
     log_requests: LogRequests
     router: Router
+    routes: Routes
     blinded: BlindedIds
     timers: TimerWheel
     audiences: Audiences
@@ -82,6 +85,7 @@ class CatchUp:
         if self._is_needless(frame):
             return
         progress = log.progress_of(type_id, turn.now)
+        progress.has_news = True
         if progress.round is None and not progress.held:
             if not self._waits(progress, frame):
                 log.record(frame, turn, self.signers.unjudged(frame, turn.now))
@@ -144,10 +148,17 @@ class CatchUp:
         log.is_changed = False
         self.durable.tell_gaps(turn)
 
-    def ask_again_behind(self, link: LinkId) -> None:
-        """Take note of a neighbour to which interests spread without being sent one by one."""
+    def neighbour_up(self, link: LinkId) -> None:
+        """Take note of a neighbour: it may have recorded what was missed, whether it publishes now or not.
+
+        In a mesh interests spread to it without being sent one by one.
+        """
+        log = self.recording
         for type_id in self._of_interest():
-            self.recording.interest_sent(type_id, link)
+            if self.router.flooding is not None:
+                log.interest_sent(type_id, link)
+            elif type_id in log.progress and log.progress[type_id].is_cut:
+                log.look_for(type_id)
 
     def begin_due(self, turn: Turn) -> None:
         """Begin the rounds that are due."""
@@ -166,7 +177,7 @@ class CatchUp:
                 before, under_way.resumes_at = under_way.request, None
                 under_way.request = again = self._ask(type_id, progress, turn)
                 again.is_whole, again.is_refused = before.is_whole, before.is_refused
-                again.is_awaited = before.is_awaited
+                again.is_awaited, again.is_short = before.is_awaited, before.is_short
                 self.log_requests.answer_if_all_have(again, turn)
 
     def _of_interest(self) -> set[bytes]:
@@ -191,11 +202,12 @@ class CatchUp:
             was_cut, progress.is_cut = progress.is_cut, False
             if was_cut:
                 self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-NOT-FETCHED", _BLINDED), turn)
-        elif not self.log_requests.targets(type_id):
+        elif not self._targets(type_id, progress):
             self._record_held(type_id, progress, turn, is_patient=True)
             self._due(progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
         else:
             progress.round = Round(self._ask(type_id, progress, turn))
+            progress.has_news = False
             if is_fresh and (flooding := self.router.flooding) is not None:
                 # Where interests take a while to spread, those that do not know of it yet are asked again.
                 progress.round.again_at = seconds_after(now, flooding.question_wait_s)
@@ -204,13 +216,27 @@ class CatchUp:
         places = list(progress.places.values())[-PLACES_MAX:]
         about = self.own.random(16), type_id, int(progress.since), places, progress.runs()
         message = FetchLog(*about, self.log_requests.classes_here(type_id))
-        return self.log_requests.ask(message, self, turn)
+        return self.log_requests.ask(message, self, self._targets(type_id, progress), turn)
+
+    def _targets(self, type_id: bytes, progress: Progress) -> list[LinkId]:
+        """Return whom to ask: those from whom a type comes, in doubt whoever may have recorded some of it.
+
+        Whoever still works on an earlier answer is not asked again.
+        """
+        requests, link_to = self.log_requests, self.routes.link_to
+        found = set(requests.targets(type_id))
+        if progress.is_cut or (progress.has_news and not found):
+            recorders = (link_to(node_id_of_key(broker)) for broker in progress.places)
+            found.update(link for link in recorders if link is not None)
+            found.update(requests.everybody(type_id))
+        return sorted(found - requests.awaited(type_id))
 
     def receive_answers(self, request: FetchRequest, turn: Turn) -> None:
         """Record what came in answer to one request, and ask for more if there is more."""
         log, type_id = self.recording, request.message.type_id
         progress = log.progress[type_id]
-        under_way = self._round_of(request, progress)
+        under_way = progress.round
+        assert under_way is not None  # noqa: S101 - it ends with its last request
         if _lacks_rest(progress, under_way, request.frames, turn.now):
             self._end_round(type_id, progress, under_way, turn, is_answered=False)
             return
@@ -219,24 +245,23 @@ class CatchUp:
             if self._record(progress, frame, turn, is_less=under_way.lacks_rest_of(frame, progress)):
                 turn.count("maia_catch_up_frames_total")
         log.note_fetched(first)
-        if request.is_refused or not progress.follow(request.places):
+        if not progress.follow(request.places):
             self._end_round(type_id, progress, under_way, turn, is_answered=not request.is_refused)
         else:
             under_way.resumes_at = log.next_position - 1  # the disk takes as long as it takes
             self.go_on(turn)
 
-    def give_up(self, request: FetchRequest, turn: Turn) -> None:
-        """End a round without an answer: there will be another one."""
-        progress = self.recording.progress[request.message.type_id]
-        under_way, progress.is_cut = self._round_of(request, progress), True
-        self._end_round(request.message.type_id, progress, under_way, turn, is_answered=False)
-
-    def _round_of(self, request: FetchRequest, progress: Progress) -> Round:
-        """Return the round of a request: one that takes all is not content with less."""
-        assert progress.round is not None  # noqa: S101 - it ends with its last request
-        is_less = request.is_cut and self.recording.takes_all(request.message.type_id)
-        request.is_refused = request.is_refused or is_less
-        return progress.round
+    def receive_late(self, request: FetchRequest, turn: Turn) -> None:
+        """Record what came from one that took longer than a round waits, and ask on behind it."""
+        log, type_id = self.recording, request.message.type_id
+        progress, first = log.progress[type_id], log.next_position
+        for frame in _in_order(request.frames):
+            if self._record(progress, frame, turn):
+                turn.count("maia_catch_up_frames_total")
+        log.note_fetched(first)
+        progress.follow(request.places)
+        request.frames, request.places = [], {}
+        self._due(progress, seconds_after(turn.now, _RETRY_S))
 
     def _end_round(
         self, type_id: bytes, progress: Progress, under_way: Round, turn: Turn, *, is_answered: bool
@@ -246,10 +271,12 @@ class CatchUp:
         # A recorder that was there before, or any, has to answer before a gap counts as one.
         is_awaited = under_way.request.is_awaited
         is_silent = bool(progress.places.keys() - places.keys()) or not places or is_awaited
+        is_short = under_way.request.is_short
         if is_answered:
-            if progress.is_cut and not under_way.request.is_whole and not progress.has_hole:
+            is_unrecorded = not under_way.request.is_whole and not is_short
+            if progress.is_cut and is_unrecorded and not progress.has_hole:
                 self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-NOT-FETCHED", _UNRECORDED), turn)
-            progress.is_cut = is_silent and (bool(progress.places) or is_awaited)
+            progress.is_cut = is_short or (is_silent and (bool(progress.places) or is_awaited))
         is_patient = (
             not is_answered
             or (is_silent and self.recording.takes_all(type_id) and progress.holds_gap())

@@ -8,7 +8,7 @@ Answers come back as frames come: from expected sources, proved, and each once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -54,6 +54,9 @@ from maia.wire.messages import (
 )
 
 ANSWERED_WITHIN_S: Final = 5.0
+"""How long a round waits for one that is silent before it goes on with what the others have sent."""
+LATE_WITHIN_S: Final = 60.0
+"""How long one that is slower than that may take from one answer to the next."""
 PAGE_BYTES: Final = 1 << 20
 """How many bytes of frames one broker sends in answer to one request, unless the first frame has more."""
 _ANSWER_BYTES_MAX: Final = 32 << 20
@@ -96,59 +99,90 @@ class LogRequests:
         return len(self._requests)
 
     def targets(self, type_id: bytes, besides: LinkId | None = None) -> list[LinkId]:
-        """Return the neighbours that a type comes from."""
-        return sorted({one for one in self.router.towards_publishers(book_keys(type_id)) if one != besides})
+        """Return the neighbours that a type comes from; those from which it came, if nobody publishes it."""
+        keys = book_keys(type_id)
+        found = {*self.router.towards_publishers(keys)} - {besides}
+        return sorted(found or {*self.routes.former_sources(keys)} - {besides})
+
+    def everybody(self, type_id: bytes) -> list[LinkId]:
+        """Return all neighbours, if frames of a type prove by themselves whose they are."""
+        proves = self.types.sealing(type_id) is not None or self.types.is_signed(type_id)
+        return sorted(one.link for one in self.routes.neighbours.values()) if proves else []
+
+    def awaited(self, type_id: bytes) -> set[LinkId]:
+        """Return the neighbours that still work on an answer, for longer than a round waits."""
+        late = (one for one in self._passed_on.values() if one.is_late and one.message.type_id == type_id)
+        return {link for one in late for link in one.waits_for}
 
     def classes_here(self, type_id: bytes) -> list[bytes]:
         """Return the classes of this broker's own subscribers, whose interests have to be known elsewhere."""
         wanted = self.routes.book.wanted(LOCAL, book_keys(type_id)[0])
         return sorted({one.view for one in wanted})[:_INTERESTS_MAX]
 
-    def ask(self, message: FetchLog, own: Asker, turn: Turn) -> FetchRequest:
+    def ask(self, message: FetchLog, own: Asker, links: Collection[LinkId], turn: Turn) -> FetchRequest:
         """Ask other brokers for the sake of this one."""
-        request = self._placed(message, OWN_LINK, self.targets(message.type_id), turn)
+        request = self._placed(message, OWN_LINK, links, turn)
         self._passed_on[message.id], request.own = request, own
         return request
 
-    def _placed(self, message: FetchLog, asker: LinkId, links: list[LinkId], turn: Turn) -> FetchRequest:
-        request = FetchRequest(message, asker, set(links), seconds_after(turn.now, ANSWERED_WITHIN_S))
+    def _placed(
+        self, message: FetchLog, asker: LinkId, links: Collection[LinkId], turn: Turn
+    ) -> FetchRequest:
+        patience_s = ANSWERED_WITHIN_S if asker == OWN_LINK else LATE_WITHIN_S
+        until = seconds_after(turn.now, patience_s)
+        request = FetchRequest(message, asker, set(links), until, frozenset(links))
         self._requests[request.key] = request
         self.timers.add(FetchMissed(), request.until)
-        data = encode(message)
+        data, keys = encode(message), book_keys(message.type_id)
         for link in links:
+            self.router.let_ask(keys, link, 1, turn)
             turn.send_bytes(link, data)
         return request
 
-    def _forget(self, request: FetchRequest) -> None:
-        self._requests.pop(request.key, None)
+    def _forget(self, request: FetchRequest, turn: Turn) -> None:
+        del self._requests[request.key]
         if self._passed_on.get(request.message.id) is request:
             del self._passed_on[request.message.id]
+        for link in request.asked:
+            self.router.let_ask(book_keys(request.message.type_id), link, -1, turn)
 
     def forget_overdue(self, turn: Turn) -> None:
-        """Give up the requests that were not answered in time: neighbours give up, too, and ask again."""
+        """Go on without those that have not answered in time: what they send later is taken when it comes."""
         for request in list(self._requests.values()):
-            if request.until <= turn.now:
-                self._give_up(request, turn)
+            silent = request.waits_for - {OWN_LINK}
+            if request.until > turn.now or not silent:
+                continue
+            request.is_short, request.waits_for = True, request.waits_for - silent
+            if request.own is None or request.is_late:
+                self.answer_if_all_have(request, turn)
+                continue
+            request.asked -= silent
+            self._forget(request, turn)
+            until = seconds_after(turn.now, LATE_WITHIN_S)
+            late = FetchRequest(request.message, OWN_LINK, silent, until, frozenset(silent), request.own)
+            late.is_late = True
+            self._requests[late.key] = self._passed_on[late.message.id] = late
+            self.timers.add(FetchMissed(), until)
+            request.own.receive_answers(request, turn)
 
     def link_gone(self, link: LinkId, turn: Turn) -> None:
         """Expect no answer from a link that is gone, and answer nothing to it."""
         for request in list(self._requests.values()):
-            if request.asker == link or link in request.waits_for:
-                self._give_up(request, turn)
-
-    def _give_up(self, request: FetchRequest, turn: Turn) -> None:
-        self._forget(request)
-        if request.own is not None:
-            request.own.give_up(request, turn)
+            if request.asker == link:
+                self._forget(request, turn)
+            elif link in request.waits_for:
+                request.waits_for.discard(link)
+                request.is_short = True
+                self.answer_if_all_have(request, turn)
 
     def answer_if_all_have(self, request: FetchRequest, turn: Turn) -> None:
         """Answer a request to which nothing is to come any more."""
         if request.waits_for:
             return
-        self._forget(request)
+        self._forget(request, turn)
         if request.own is None:
-            turn.send(request.asker, LogAnswered(request.message.id, request.is_whole))
-        else:
+            turn.send(request.asker, LogAnswered(request.message.id, request.is_whole, request.is_short))
+        elif not request.is_late:
             request.own.receive_answers(request, turn)
 
     # ------------------------------------------------------------ requests of neighbours
@@ -309,24 +343,30 @@ class LogRequests:
         request = self._awaited(link, message.id)
         if request is None:
             return
+        type_id = request.message.type_id
         request.size += sum(map(len, message.frames))
         if request.size > _ANSWER_BYTES_MAX:
             raise ProtocolViolation(
                 "PROTOCOL-CATCH-UP", "the answers to one request for recorded frames are too long"
             )
-        request.until = seconds_after(turn.now, ANSWERED_WITHIN_S)
+        is_in_round = request.own is not None and not request.is_late
+        request.until = seconds_after(turn.now, ANSWERED_WITHIN_S if is_in_round else LATE_WITHIN_S)
         self.timers.add(FetchMissed(), request.until)
         frames, is_awaited = self._checked(link, request, message.frames, turn)
         request.is_whole = request.is_whole and message.is_whole
         if request.own is not None:
-            request.is_refused = request.is_refused or frames is None or message.is_early
-            request.is_cut = request.is_cut or message.is_cut
+            # One that takes all is not content with less.
+            is_less = message.is_cut and self.recording is not None and self.recording.takes_all(type_id)
+            is_refused = frames is None or message.is_early or is_less
+            request.is_refused = request.is_refused or is_refused
             request.is_awaited = request.is_awaited or is_awaited
             request.frames += frames or ()
-            if not is_awaited:
+            if not is_awaited and not is_refused:
                 request.places[message.place.broker] = (message.place, message.end)
+            if request.is_late:
+                request.own.receive_late(request, turn)
             return
-        interests = self._interests(request.asker, request.message.type_id, turn.now)
+        interests = self._interests(request.asker, type_id, turn.now)
         if frames is None or interests is None:
             return
         admitted = [self._admitted(request.asker, frame, interests, turn) for frame in frames]
@@ -354,7 +394,8 @@ class LogRequests:
                 raise ProtocolViolation(
                     "PROTOCOL-CATCH-UP", "a request for recorded frames was answered with something else"
                 )
-            if not self.router.expects(link, sealed if isinstance(frame, Sealed) else plain, turn.now):
+            key = sealed if isinstance(frame, Sealed) else plain
+            if link.id not in request.asked and not self.router.expects(link, key, turn.now):
                 is_expected = request.is_whole = False
                 continue
             if isinstance(frame, Carried) and _is_for_nobody(request, frame):
@@ -383,6 +424,7 @@ class LogRequests:
         if request is not None:
             request.waits_for.discard(link.id)
             request.is_whole = request.is_whole and message.is_whole
+            request.is_short = request.is_short or message.is_short
             self.answer_if_all_have(request, turn)
 
 

@@ -281,6 +281,12 @@ class RoutingTable:
             return self._with(type_id, lambda routes: routes.remove_offer(hop, None))
         return self._with(type_id, lambda one: one.add_offer(hop, advertisement, baggage, size=size))
 
+    def ask(self, hop: Hop, type_id: TypeId, step: int) -> list[RouteUpdate]:
+        """Let a neighbour have what is wanted of a type while a question (+1) waits for its answer (-1)."""
+        if type_id not in self._types or hop not in self._links:
+            return []
+        return self._with(type_id, lambda routes: routes.ask(hop, step))
+
     def set_offer_aside(
         self, type_id: TypeId, advertisement: Hashable
     ) -> tuple[Hop | None, list[RouteUpdate]]:

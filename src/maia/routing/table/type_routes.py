@@ -275,6 +275,8 @@ class TypeRoutes:
         self._order = CoveringOrder(self._interests, targets.keep_current)
         self.offers: dict[Hop, Offer] = {}
         self._sent: dict[Hop, SentRoutes] = {}
+        self.asked: Counter[Hop] = Counter()
+        """How many questions about what was published before wait for an answer of a neighbour."""
         self.versions: dict[Hop, int] = {}
         """A number by hop that changes whenever it may want or offer something else than before."""
         self._aliases: dict[bytes, tuple[Hop, Held]] = {}
@@ -403,6 +405,14 @@ class TypeRoutes:
     def forget_sent(self, hop: Hop) -> None:
         """Forget what a neighbour was sent, without a message: it is gone."""
         self._sent.pop(hop, None)
+        del self.asked[hop]
+
+    def ask(self, hop: Hop, step: int) -> list[RouteUpdate]:
+        """Send interests to a neighbour for the time of a question, whether it offers anything now or not."""
+        self.asked[hop] += step
+        if self.asked[hop] <= 0:
+            del self.asked[hop]
+        return self.bring_up_to_date()
 
     def set_stale(self, hop: Hop, is_stale: bool) -> None:
         """Doubt all that a hop sent until it is sent again, or take all of it as current."""
@@ -443,8 +453,10 @@ class TypeRoutes:
         return [sent.offer_again(baggage) for sent in self._sent.values() if sent.offer == source]
 
     def _updates(self, touched: Iterable[Group]) -> list[RouteUpdate]:
-        # Interests go to the parent, and to those that offer.
-        audience = dict.fromkeys(hop for hop in (self.parent, *self.offers) if hop in self._links)
+        # Interests go to the parent, to those that offer, and to those that are asked something.
+        audience = dict.fromkeys(
+            hop for hop in (self.parent, *self.offers, *self.asked) if hop in self._links
+        )
         if not self._interests and not self.offers:
             audience = {}
         updates: list[RouteUpdate] = []
