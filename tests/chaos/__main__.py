@@ -55,6 +55,7 @@ def main() -> int:
         plan = Plan(pace=options.pace, burst=options.burst, load=options.load, settle_s=options.settle)
         with Network(folder, library=library) as network:
             nemesis = Nemesis(network, plan, say=lambda line: print(line, file=sys.stderr, flush=True))
+            nemesis.say(f"seed {options.seed}")
             nemesis.begin()
             began, lasts_s = time.monotonic(), options.minutes * 60
             listed = faults(options.seed, NAMES, wanted, apart_s=tuple(options.apart))

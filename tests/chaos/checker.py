@@ -61,6 +61,8 @@ class Reader:
     is_durable: bool = True
     delivered: Sequence[Delivered] = ()
     reported: Sequence[Reported] = ()
+    waits: bool = False
+    """Whether it is told at the end that nothing can arrive at this moment, and why."""
     right_ended_at: float | None = None
     """When its right ended, and the time was over until which a cut-off broker may not know."""
 
@@ -70,7 +72,10 @@ class Finding:
     """Something that must not be."""
 
     kind: str
-    """`silent`, `unnumbered`, `doubled`, `disorder`, `after the end` or `invented`."""
+    """Missing: `silent`, `unnumbered`, or `held up`, where the reader is told that nothing can arrive now.
+
+    Or what should not have come, or not so: `doubled`, `disorder`, `after the end`, `invented`.
+    """
     reader: str
     publisher: str
     first: int
@@ -176,7 +181,7 @@ def _compare(reader: Reader, due: Sequence[Acknowledged], handed: set[int], verd
             named.update(range(told.first, told.last + 1))
     for one in due:
         told_at_all = any(told.publisher is None and told.at >= one.at for told in reader.reported)
-        kind = "unnumbered" if told_at_all else "silent"
+        kind = "unnumbered" if told_at_all else "held up" if reader.waits else "silent"
         missing = []
         for number in range(one.first, one.last + 1):
             verdict.expected += 1

@@ -54,10 +54,17 @@ def readers(
                 if "got" in one
             ],
             reported=[report for one in told if "gap" in one for report in _reports(one)],
+            waits=_waits(told),
             right_ended_at=right_ended_at,
         )
         for name, told in sorted(by_name.items())
     ]
+
+
+def _waits(told: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether the last word was that nothing can arrive: a warning, or the end of the subscription."""
+    words = [one for one in told if "warning" in one or "ended" in one or "began" in one]
+    return bool(words) and ("ended" in words[-1] or words[-1].get("warning") is not None)
 
 
 def _reports(line: Mapping[str, Any]) -> list[Reported]:

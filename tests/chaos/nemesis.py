@@ -132,6 +132,7 @@ class Nemesis:
             "lost": verdict.lost,
             "reported": verdict.reported,
             "unnumbered": verdict.count("unnumbered"),
+            "held_up": verdict.count("held up"),
             "silent": verdict.count("silent"),
             "late": verdict.late,
             "repeated": verdict.repeated,

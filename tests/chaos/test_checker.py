@@ -54,6 +54,10 @@ def test_a_word_without_numbers_is_not_enough():
     assert kinds(judged(told)) == [("unnumbered", 5, 9)]
 
 
+def test_what_cannot_arrive_at_this_moment_is_held_up_and_no_promise_kept():
+    assert kinds(judged(replace(DESK, delivered=ALL[:1], waits=True))) == [("held up", 5, 9)]
+
+
 def test_a_word_from_before_is_about_something_else():
     told = replace(DESK, delivered=ALL[:1], reported=[Reported(10.9)])
     assert kinds(judged(told)) == [("silent", 5, 9)]
@@ -138,6 +142,10 @@ def test_a_journal_becomes_a_history():
         '{"t": 3.5, "name": "Reading durable", "gap": "UNAVAILABLE-LOG-GAP"}\n'
         '{"t": 3.0, "name": "Reading live", "ended": "POLICY-REVOKED"}\n'
     )
+    lines += [
+        {"t": 4.0, "name": "Reading durable", "warning": "UNAVAILABLE-NOT-CONNECTED"},
+        {"t": 5.0, "name": "Reading durable", "warning": None},
+    ]
     durable, live = readers("desk", lines, wants={"Reading": frozenset({"alfa"})})
     assert durable.delivered == [Delivered("alfa", 0, 3, 2.0, "p1", stream="s")]
     assert [(one.publisher, one.first, one.last) for one in durable.reported] == [
@@ -145,3 +153,4 @@ def test_a_journal_becomes_a_history():
         (None, 0, -1),
     ]
     assert (durable.is_durable, live.is_durable) == (True, False)
+    assert (durable.waits, live.waits) == (False, True)
