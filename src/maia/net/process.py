@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from maia.errors import MaiaError, Unavailable
+from maia.events import SECOND, Instant
 from maia.net.addresses import bind
 from maia.net.observer import Records
 
@@ -33,6 +34,7 @@ FREE_WITHIN_S: Final = 5.0
 
 _READ_MAX: Final = 4096
 _FREE_LOOK_S: Final = 0.05
+_CLOCK_LOOK_S: Final = 1.0
 
 _numbers: Final = [os.getpid()]
 
@@ -89,6 +91,27 @@ async def until_told_to_stop(
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+class ClockSetBack(Unavailable):
+    """What this process wanted to do next waits for a moment that is far away again."""
+
+    code = "UNAVAILABLE-CLOCK-SET-BACK"
+
+
+async def until_set_back(clock: Callable[[], Instant], *, by_s: float) -> None:
+    """Raise when the clock stands further back than it stood once, by more than so many seconds.
+
+    Leases, renewals and questions have their moments by the clock, and none of them would come in time. A
+    process that starts again begins all of them anew.
+    """
+    steady = asyncio.get_running_loop().time
+    furthest = ahead = clock() / SECOND - steady()
+    while furthest - ahead <= by_s:
+        await asyncio.sleep(_CLOCK_LOOK_S)
+        ahead = clock() / SECOND - steady()
+        furthest = max(furthest, ahead)
+    raise ClockSetBack(f"the clock was set back by {furthest - ahead:.0f} seconds: this process starts anew")
 
 
 @asynccontextmanager

@@ -36,7 +36,15 @@ from maia.net.expiry import ExpiryWatch
 from maia.net.following import following
 from maia.net.links import LinkLimits
 from maia.net.observer import Records
-from maia.net.process import DataFolderInUse, beside, one_of, own_folder, until_told_to_stop, watched
+from maia.net.process import (
+    DataFolderInUse,
+    beside,
+    one_of,
+    own_folder,
+    until_set_back,
+    until_told_to_stop,
+    watched,
+)
 from maia.net.status_endpoint import StatusSource, answering
 from maia.net.stores import FolderStore, MemoryStore, Store
 from maia.net.telemetry import Telemetry
@@ -236,7 +244,10 @@ async def _answer_until_stopped(
     ) as status:
         principal = str(prepared.key.principal)
         listening = Listening(running.address, principal, status, running.statement_address)
-        await until_told_to_stop(needs_restart, ready=lambda: ready(listening))
+        async with asyncio.TaskGroup() as waiting:
+            clock = waiting.create_task(until_set_back(running.clock, by_s=config.skew_s))
+            await until_told_to_stop(needs_restart, ready=lambda: ready(listening))
+            clock.cancel()
         telemetry.note("stopping", {"address": running.address})
 
 
