@@ -38,7 +38,10 @@ def main() -> int:
     parser.add_argument("--pace", type=float, default=Plan.pace, help="events a second of each publisher")
     parser.add_argument("--load", type=int, default=Plan.load, help="processes that compute beside a restart")
     parser.add_argument(
-        "--settle", type=float, default=Plan.settle_s, help="seconds to wait behind the last fault"
+        "--settle",
+        type=float,
+        default=Plan.settle_s,
+        help="seconds without anything new before the rest is lost",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep everything in this new folder")

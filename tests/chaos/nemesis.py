@@ -44,8 +44,8 @@ class Plan:
     burst: int = 20_000
     load: int = 4
     """How many processes compute beside a broker that is killed under load."""
-    settle_s: float = 180.0
-    """How long everything may take to arrive behind the last fault."""
+    settle_s: float = 120.0
+    """For how long nothing more has to arrive before the rest counts as lost."""
 
 
 @dataclass(slots=True)
@@ -104,9 +104,12 @@ class Nemesis:
         for name in NAMES:
             self.network.leave(name)
         self.say("the publishers have left")
-        ends = time.monotonic() + self.plan.settle_s
+        delivered, since = -1, time.monotonic()
         while not (verdict := self.check()).is_good or verdict.lost:
-            if time.monotonic() > ends:
+            now = time.monotonic()
+            if verdict.delivered > delivered:
+                delivered, since = verdict.delivered, now
+            if now - since > self.plan.settle_s:
                 break
             time.sleep(2.0)
         self._stops.set()

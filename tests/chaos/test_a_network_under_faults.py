@@ -24,7 +24,7 @@ KINDS = (Kind.KILL, Kind.PAUSE, Kind.CUT, Kind.CUT_ONE_WAY, Kind.LEAVE)
 def test_nothing_acknowledged_is_lost_or_silent(tmp_path: Path):
     """L1, L2: every durable reader has everything, once and in order, when the faults are over."""
     with Network(tmp_path, start=forked) as network:
-        nemesis = Nemesis(network, Plan(settle_s=150.0))
+        nemesis = Nemesis(network, Plan(settle_s=90.0))
         nemesis.begin()
         nemesis.strike(islice(faults(7, NAMES, KINDS, apart_s=(0.5, 1.0), holds_most_s=2.0), len(KINDS)))
         verdict = nemesis.settle()
