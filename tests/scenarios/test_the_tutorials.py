@@ -16,6 +16,7 @@ PAGES = (
     "how-to/add-a-broker.md",
     "how-to/lose-a-key.md",
     "how-to/move-a-log.md",
+    "how-to/move-a-broker.md",
 )
 
 

@@ -32,6 +32,8 @@ class DomainAnswer(msgspec.Struct, frozen=True):
     skew_s: int
     version: str
     has_policy: bool
+    brokers: list[str] = []
+    """Where its brokers are now, for clients and partners that knew them elsewhere."""
 
 
 class ActsAnswer(msgspec.Struct, frozen=True):

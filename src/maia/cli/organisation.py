@@ -230,6 +230,35 @@ def as_record(network: NetworkName | None) -> dict[str, object] | None:
     return None if network is None else {"network": network.name, "coordinator": network.owner}
 
 
+@org_app.command()
+def move(
+    listen: str = need("Where the broker listens from now on, by a name or a number.", metavar="HOST:PORT"),
+    address: str | None = opt(
+        "What others dial, if that is something else, such as a router's address.", metavar="HOST:PORT"
+    ),
+    org: Path | None = ORG,
+) -> Answer:
+    """Move the organisation's broker to another address; members, profiles elsewhere and partners follow.
+
+    Servers of `maia up` take it in at once. The domain's server stays where it is, and tells the others.
+
+    Examples:
+        maia org move --listen broker.hospital.example:7400
+        maia org move --listen 0.0.0.0:7400 --address broker.hospital.example:7400
+    """
+    ours = opened(org)
+    before = ours.addresses["broker"]
+    problems = ours.move_broker(listen, address=address)
+    now = ours.addresses
+    follow = f"others ask the server at {now['server']}, which stays; gateways are started again"
+    return Answer(
+        row("moved", f"{before} to {now['broker']}", before=before, broker=now["broker"], listen=listen),
+        row("members", [one.name for one in ours.members()] or None),
+        row("follow", follow),
+        row("warning", problems, problems=problems),
+    )
+
+
 @org_app.command("show")
 def show_org(org: Path | None = ORG) -> Answer:
     """Print the organisation's key, network, addresses, types and members, and who granted what to whom.

@@ -35,23 +35,30 @@ from maia.wire.messages import Bye, Challenge, Deliver, Identify, Message, Publi
 # The wait before a client dials again.
 
 
+_ADDRESSES_MAX: Final = 64
+
+
 class Redialling:
     """Which address comes next, and after how long."""
 
-    __slots__ = ("_failures", "_process", "_random", "_settings", "_turn")
+    __slots__ = ("_failures", "_process", "_random", "_settings", "_turn", "addresses")
 
     def __init__(self, settings: ClientSettings, random: Callable[[int], bytes]) -> None:
-        self._settings, self._random = settings, random
+        self._settings, self._random, self.addresses = settings, random, settings.addresses
         self._turn = self._failures = 0
         self._process: str | None = None
 
     @property
     def address(self) -> str:
         """Return the address whose turn it is."""
-        addresses = self._settings.addresses
+        addresses = self.addresses
         if self._process is not None:
             addresses = (self._process, *addresses)
         return addresses[self._turn % len(addresses)]
+
+    def also(self, addresses: Iterable[str]) -> None:
+        """Try these, too: brokers have moved there."""
+        self.addresses = tuple(dict.fromkeys((*self.addresses, *addresses)))[:_ADDRESSES_MAX]
 
     def go_to(self, address: str) -> bool:
         """Dial this process of a broker next; say no if entries have led to another one before."""
@@ -110,6 +117,10 @@ class Connection(Endpoint[Session]):
     def is_ready(self) -> bool:
         """Return whether a broker has welcomed this client."""
         return self._session is not None and self._session.is_ready
+
+    def know(self, addresses: Iterable[str]) -> None:
+        """Look for a broker at these addresses, too."""
+        self._redialling.also(addresses)
 
     # -------------------------------------------------------- a link begins
 

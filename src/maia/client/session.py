@@ -105,6 +105,10 @@ class ClientSession:
         del now
         return self._finished(self._connection.dial())
 
+    def know_brokers(self, addresses: Iterable[str]) -> None:
+        """Look for a broker at these addresses, too, when the next is dialled."""
+        self._connection.know(addresses)
+
     def advertise(
         self,
         known: KnownVersion,

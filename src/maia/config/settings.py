@@ -140,6 +140,17 @@ Address = Annotated[
     str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z", description="HOST:PORT such as `127.0.0.1:7400`")
 ]
 Addresses = tuple[Address, ...]
+
+
+def checked_address(text: str) -> str:
+    """Return an address as settings have it; refuse what is none."""
+    try:
+        return msgspec.convert(text, Address)
+    except msgspec.ValidationError:
+        shown = text[:64].encode("unicode_escape").decode()
+        raise BadConfig(f"`{shown}` is not HOST:PORT such as `127.0.0.1:7400`") from None
+
+
 PeerAddress = Annotated[
     str,
     Meta(

@@ -36,15 +36,23 @@ def host_and_port(address: str) -> tuple[str, int]:
 def bind(address: str) -> tuple[socket.socket, str]:
     """Listen at an address and return where that is in the end; port 0 stands for any free port."""
     host, port = host_and_port(address)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        family = _family(host)
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as problem:
         taken = "another process listens there" if problem.errno == errno.EADDRINUSE else problem.strerror
         raise Unavailable("UNAVAILABLE-ADDRESS", f"cannot listen at `{address}`: {taken}") from problem
     listening.setblocking(False)
     bound = listening.getsockname()[1]
-    return listening, f"[{host}]:{bound}" if family == socket.AF_INET6 else f"{host}:{bound}"
+    return listening, f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
+
+
+def _family(host: str) -> socket.AddressFamily:
+    """Return the family of a numeric address; of a name, that of the first address that it has."""
+    if ":" in host:
+        return socket.AF_INET6
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return next((one[0] for one in found if one[0] == socket.AF_INET), found[0][0])
 
 
 def keep_little_unsent(listening: socket.socket) -> None:

@@ -22,6 +22,7 @@ import os
 import random
 import re
 import socket
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -41,15 +42,18 @@ from maia.config.input_files import (
     read_definitions,
     read_owner,
     read_principal,
+    read_text,
 )
 from maia.config.settings import (
     Address,
     Addresses,
+    PeerAddresses,
     PlaceWord,
     Positive,
     PrincipalWord,
     Text,
     build,
+    checked_address,
     from_file,
     generated_beside,
     settings_of,
@@ -102,6 +106,7 @@ from maia.organisation.server_settings import separate_settings, write_settings
 from maia.organisation.standing import ask_standing
 from maia.private_files import exposure, make_private_folder
 from maia.profile.address_book import INTRODUCED, KNOWN, introduction
+from maia.profile.brokers_now import brokers_now
 from maia.profile.files import ORGANISATION_FILE, PROFILE_FILE, PROFILE_SUFFIX
 from maia.profile.profile import (
     Profile,
@@ -134,6 +139,8 @@ if TYPE_CHECKING:
 __all__ = ["Organisation", "find_organisation"]
 
 _DAY: Final = 86_400 * SECOND
+_JOIN_MAX: Final = 16
+"""How many addresses a broker joins through; those of partners that have moved drop out last."""
 _ROLL_S: Final = 10
 """How soon recorded events are in tables."""
 _PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
@@ -151,13 +158,17 @@ class _OrganisationSettings(msgspec.Struct, frozen=True, kw_only=True):
     network: Text
     coordinator: PrincipalWord
     broker: Address
-    """Where its broker listens."""
+    """Where others dial its broker."""
+    listen: Address | None = None
+    """Where its broker listens, if that is elsewhere."""
     keys: Address
     """Where its domain's server runs the keys of its sealed types."""
     server: Address
     """Where its domain's server answers."""
     join: Addresses = ()
     """Brokers of other organisations, through which its broker joins the network."""
+    partners: PeerAddresses = ()
+    """Through whom it joined, each KEY@HOST:PORT: their domains' servers say where their brokers are now."""
     hear: tuple[PrincipalWord, ...] = ()
     """Organisations whose revocations count here."""
     processes: Positive = 1
@@ -540,8 +551,7 @@ class Organisation:
         _new_key(self.folder / f"{name}.key")
         make_private_folder(self.folder / f"{name}-certs")
         added = (*self._settings.brokers, f"{name}@{listen}")
-        owner = PrincipalWord(str(self.network.owner))  # what was read names a file from here
-        self._save_settings(msgspec.structs.replace(self._settings, brokers=added, coordinator=owner))
+        self._save_settings(msgspec.structs.replace(self._settings, brokers=added))
         for file in (self.folder / "broker-certs").glob("*-*.cert"):  # what it lets members do with types
             one = read_certificates([file])[0].certificate
             if isinstance(one, AuthorisationCertificate) and isinstance(one.authority.resources, TypePattern):
@@ -735,7 +745,7 @@ class Organisation:
             return ends
         with FolderDraft(self.folder) as draft:
             copy = Organisation(draft.path)
-            copy._move(NetworkName(self.principal, self.name), (), ())
+            copy._move(NetworkName(self.principal, self.name), (), (), ())
             try_settings(copy)
             draft.accept()
         self._settings = Organisation(self.folder)._settings
@@ -759,16 +769,26 @@ class Organisation:
                 (*(() if moves else self._settings.join), *(grant.brokers if offer.invites else ()))
             )
         )
+        partners = () if moves else self._settings.partners
+        if offer.invites and grant.server is not None:
+            others = [one for one in partners if not one.startswith(f"{grant.domain}@")]
+            partners = (*others, f"{grant.domain}@{grant.server}")
         own = (self._settings.broker,)
-        self._move(offer.network, tuple(one for one in join if one not in own), hear)
+        self._move(offer.network, tuple(one for one in join if one not in own), partners, hear)
         return try_settings(self, about=offer.types)
 
-    def _move(self, network: NetworkName, join: tuple[str, ...], hear: tuple[PrincipalWord, ...]) -> None:
+    def _move(
+        self,
+        network: NetworkName,
+        join: tuple[str, ...],
+        partners: tuple[str, ...],
+        hear: tuple[PrincipalWord, ...],
+    ) -> None:
         """Be part of a network, through these brokers; what let us into another one is dropped."""
         left = self.network
         settings = msgspec.structs.replace(
             self._settings, network=network.name, coordinator=PrincipalWord(str(network.owner)),
-            join=join, hear=hear,
+            join=join, partners=partners, hear=hear,
         )  # fmt: skip
         self._save_settings(settings)
         if network != left:
@@ -778,6 +798,44 @@ class Organisation:
                     file.unlink()
         self._write_members()
         self.prepare_servers()
+
+    def move_broker(self, listen: str, *, address: str | None = None) -> tuple[str, ...]:
+        """Have the broker listen elsewhere, where others dial it, or at the `address` that they dial instead.
+
+        Servers that run take that in. Its members are told here; whoever has a profile elsewhere, and
+        partners, ask the domain's server. Return what stands in the way.
+        """
+        dialled = address or listen
+        for one in (listen, dialled):
+            host_and_port(one)
+            checked_address(one)
+        settings = msgspec.structs.replace(
+            self._settings, broker=dialled, listen=None if dialled == listen else listen
+        )
+        file = self.folder / "broker.toml"
+        written = tomllib.loads(read_text(file)) if file.exists() else {}
+        self._save_settings(settings)
+        self._write_members()
+        self.prepare_servers()
+        return tuple(
+            f"`{file}` says `{one}` too, which wins: take that line out"
+            for one in ("listen", "address")
+            if one in written
+        )
+
+    def follow_partners(self) -> tuple[str, ...]:
+        """Ask where the brokers of partners are now, and join through those, too; return what is new."""
+        key, found = self._key(), list[str]()
+        for one in self._settings.partners:
+            domain, _, server = one.partition("@")
+            with suppress(MaiaError):  # one that does not answer now is asked again
+                found += brokers_now(server, read_principal(domain), key)
+        join = tuple(dict.fromkeys((*found, *self._settings.join)))[:_JOIN_MAX]
+        new = tuple(one for one in join if one not in self._settings.join and one != self._settings.broker)
+        if new:
+            self._save_settings(msgspec.structs.replace(self._settings, join=join))
+            self.prepare_servers()
+        return new
 
     def losses(self, what: str | Path, *, is_stolen: bool = False) -> Losses:
         """Return who would lose what by `revoke`; nothing changes."""
@@ -861,7 +919,8 @@ class Organisation:
         history = sorted(f"types/{one.name}" for one, found in files.items() if self._keeps_keys_of(found))
         return {
             "broker.toml": {
-                "key": "broker.key", **shared, "credentials": ["broker-certs"], "listen": given.broker,
+                "key": "broker.key", **shared, "credentials": ["broker-certs"],
+                "listen": given.listen or given.broker, "address": given.broker,
                 "join": given.join, "data": "broker-data", "types": "types", "processes": given.processes,
                 "receive_certificates": True,
                 "log": {"folder": "log", "roll_s": _ROLL_S},
@@ -1053,8 +1112,7 @@ class Organisation:
 
     def _write_members(self) -> None:
         for member in self.members():
-            if (member.path / f"{member.name}.key").exists():  # others are copies that somebody has kept
-                self._write_member(member.path, member.name)
+            self._write_member(member.path, member.name)
 
     def _remember(self, whom: Principal, given: Path) -> None:
         """Keep a public key under the name of its file, unless that name is taken or unusable."""
@@ -1157,6 +1215,8 @@ class Organisation:
         return sealing is not None and sealing.manager == self.principal and version == FIRST_VERSION
 
     def _save_settings(self, settings: _OrganisationSettings) -> None:
+        owner = PrincipalWord(str(read_owner(settings.coordinator)))  # what was read names a file from here
+        settings = msgspec.structs.replace(settings, coordinator=owner)
         record = {one.name: getattr(settings, one.name) for one in msgspec.structs.fields(settings)}
         _write(self.folder / ORGANISATION_FILE, toml_text(record))
         self._settings = settings

@@ -13,17 +13,20 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from maia.back_off import doubled
-from maia.errors import Unavailable
+from maia.errors import MaiaError, Unavailable
 from maia.net.process import RESTARTS, STOP_WITH_INPUT, stop_process, until_told_to_stop
 from maia.organisation.organisation import Organisation
 
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 30.0
+_PARTNERS_S: Final = 10.0
+"""How often partners are asked where their brokers are."""
 _STOP_S: Final = 20.0
 _LINE_MAX: Final = 1 << 20
 
@@ -46,11 +49,21 @@ async def run_servers(
             await _first(stop, *running, ready=domain.ready)
         if not stop.done():
             ready()
+            running.append(asyncio.create_task(_follow_partners(ours.folder, broker._say)))
             await _first(stop, *running)
     finally:
         for task in (*running, stop):
             task.cancel()
         await asyncio.gather(*running, stop, return_exceptions=True)
+
+
+async def _follow_partners(folder: Path, say: Callable[[str], None]) -> None:
+    """Join through partners' brokers where they are now, as long as the servers run."""
+    while True:
+        with suppress(MaiaError):  # a folder that is being changed, a disk that is full: the next look
+            for one in await asyncio.to_thread(lambda: Organisation(folder).follow_partners()):
+                say(f"a partner's broker has moved to {one}")
+        await asyncio.sleep(_PARTNERS_S)
 
 
 async def _first(*waits: asyncio.Task[None], ready: asyncio.Event | None = None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.client.api.client import Client
+    from maia.client.api.moved_brokers import AskBrokers
     from maia.config.identity_file import IdentityFile
     from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
     from maia.events import Instant
@@ -56,6 +58,7 @@ class Membership:
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     by_statement: StatementLinks | None = field(default=None, repr=False)
     identity: IdentityFile | None = field(default=None, repr=False)
+    ask_brokers: AskBrokers | None = field(default=None, repr=False)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Client]:
@@ -80,6 +83,7 @@ class Membership:
                     timeout_s=self.wait_s,
                     by_statement=self.by_statement,
                     identity=self.identity,
+                    ask_brokers=self.ask_brokers,
                     on_waiting=lambda problem: note(f"maia: {problem.message}; trying on"),
                 )
             )
@@ -114,11 +118,16 @@ class Participant:
     identity: Path | None = IDENTITY
     provider: list[str] | None = PROVIDERS
     wait_s: float = WAIT_S
+    server: str | None = opt(
+        "The domain's server: while no broker is reached, it is asked where they are.", envvar="MAIA_SERVER"
+    )
+    domain: str | None = opt("The key that must answer there: key or .pub file.", envvar="MAIA_DOMAIN")
 
     def membership(self) -> Membership:
         """Open the key, the certificates and the statement that the options name."""
         from maia.config.identity_file import IdentityFile
         from maia.net.statement_links import StatementLinks
+        from maia.profile.brokers_now import brokers_now
 
         name = network_named(self.coordinator, self.network)
         shown = tuple(read_certificates(self.credentials))
@@ -144,8 +153,11 @@ class Participant:
         file = None if self.identity is None else IdentityFile(self.identity, signing, believed)
         links = StatementLinks(file, system_now, peers) if file is not None and peers else None
         addresses = tuple(address for _, _, address in brokers)
+        ask = None
+        if self.server is not None and self.domain is not None and not peers:
+            ask = partial(brokers_now, self.server, read_principal(self.domain), signing)
         return Membership(
-            signing, name, shown, addresses, self.wait_s, self.wallet, constitutions, links, file
+            signing, name, shown, addresses, self.wait_s, self.wallet, constitutions, links, file, ask
         )
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from maia.api.revalidation import AskingTesters, Revalidate
 from maia.client import ClientSession, ClientSettings, histories
 from maia.client.api.connected_client import ANSWER_S, Client
+from maia.client.api.moved_brokers import AskBrokers, finding_brokers
 from maia.client.api.publisher import OnWarning
 from maia.client.api.types import EventType, definitions_of
 from maia.client.api.wallet_watch import IdentitySource, bringing_statements, renewing_identity
@@ -72,6 +73,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     follows: bool = True,
     on_warning: OnWarning | None = None,
     folders: Sequence[Path] = (),
+    ask_brokers: AskBrokers | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a network through one of its brokers, for as long as the body runs.
 
@@ -90,6 +92,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     reason if the first broker cannot be reached, while others, and the same again, are still tried.
     A broker of several processes sends a client to the one that serves a type; it `follows` by itself.
     `on_warning` is that of publishers and subscriptions which are asked for without one of their own.
+    While no broker is reached, `ask_brokers` is asked for addresses that are tried, too.
     In `folders`, profiles and organisations, are the names of owners by which types are told apart.
     """
     if identity is None and by_statement is not None:
@@ -136,6 +139,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
             async with (
                 bringing_statements(client, settings.credentials, settings.statements),
                 renewing_identity(client, identity, settings.identity),
+                finding_brokers(client, ask_brokers),
             ):
                 await client._opened(runner, timeout_s, on_waiting)
                 yield client

@@ -216,6 +216,8 @@ class Client:
         """The requests whose holders know that no broker serves them now: the next acceptance is news."""
         self.broker: Principal | None = None
         """The broker that this client is connected to now, if it is."""
+        self._is_away = asyncio.Event()
+        """Set while no broker can be reached."""
         self.refused: MaiaError | None = None
         """Why brokers do not let this client connect any more, if that is so."""
 
@@ -597,6 +599,10 @@ class Client:
 
     def _tell_of_link(self, notice: Connected | Disconnected) -> None:
         self.broker = notice.broker if isinstance(notice, Connected) else None
+        if self.broker is None:
+            self._is_away.set()
+        else:
+            self._is_away.clear()
         is_final = isinstance(notice, Disconnected) and notice.is_final
         self.refused = notice.problem if isinstance(notice, Disconnected) and is_final else None
         if self._connected is None or self._connected.done():

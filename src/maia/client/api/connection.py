@@ -28,6 +28,7 @@ from contextlib import (
     asynccontextmanager,
     suppress,
 )
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -177,6 +178,7 @@ async def connect_to_profile(profile: Profile, **options: Any) -> AsyncIterator[
     from maia.config.input_files import read_principal
     from maia.keystore.wallet_folder import WalletFolder
     from maia.net.process import beside
+    from maia.profile.brokers_now import brokers_now
 
     settings = profile.settings
     key = options.pop("key", None) or signing_key(profile)
@@ -195,6 +197,8 @@ async def connect_to_profile(profile: Profile, **options: Any) -> AsyncIterator[
     folder = settings.wallet or next((one for one in settings.credentials if one.is_dir()), None)
     domain = None if settings.domain is None else read_principal(settings.domain)
     issuers = issuers_of(mine["credentials"], key.principal, domain)
+    if domain is not None and settings.server is not None:
+        mine.setdefault("ask_brokers", partial(brokers_now, settings.server, domain, key))
     async with connect_to(addresses, key=key, **mine) as client, AsyncExitStack() as stack:
         if wallet is not None and kept is not None:
             await stack.enter_async_context(following(client, wallet, shown=kept))

@@ -8,7 +8,7 @@ register.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypedDict
@@ -109,9 +109,16 @@ class Page(Generic[Asked]):
 class Pages:
     """What all pages over one domain service share."""
 
-    def __init__(self, service: DomainService, gate: Gate, *, policy: PolicyFile | None = None) -> None:
-        """Answer for `service`, whose policy is in a file if there is one."""
-        self.service, self.gate, self.policy = service, gate, policy
+    def __init__(
+        self,
+        service: DomainService,
+        gate: Gate,
+        *,
+        policy: PolicyFile | None = None,
+        brokers: Sequence[str] = (),
+    ) -> None:
+        """Answer for `service`, whose policy is in a file if there is one, and which has these brokers."""
+        self.service, self.gate, self.policy, self.brokers = service, gate, policy, brokers
         self.turns = Turns()
 
     async def check_right(self, caller: Caller, right: str, address: str | None) -> None:

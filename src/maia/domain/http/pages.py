@@ -73,7 +73,8 @@ def _each(read: Callable[[bytes], _Read], given: Sequence[bytes]) -> list[_Read]
 def _domain(access: AccessControl, call: Call[bodies.Nothing]) -> answers.DomainAnswer:
     gate, has_policy = call.pages.gate, access.policy() is not None
     run = str(gate.audience), gate.instance.hex(), str(call.now)
-    return answers.DomainAnswer(*run, gate.skew_s, _API_VERSION, has_policy)
+    brokers = list(call.pages.brokers)
+    return answers.DomainAnswer(*run, gate.skew_s, _API_VERSION, has_policy, brokers)
 
 
 _at(api.POLICY)(lambda access, call: _there(access.policy(), "no policy is in force; nothing is granted"))

@@ -177,6 +177,7 @@ async def _interface(
         key.principal, instance=instance, clock=service.clock, skew_s=config.api_skew_s,
         is_revoked=lambda one: any((at / key_file_name(one)).exists() for at in config.policy_revoked),
     )  # fmt: skip
-    app = application(Pages(service, gate, policy=policy_file(prepared)), records)
+    pages = Pages(service, gate, policy=policy_file(prepared), brokers=config.broker_addresses)
+    app = application(pages, records)
     async with listening(app, serving_context(key), config.api_listen) as address:
         yield address
