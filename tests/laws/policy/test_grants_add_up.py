@@ -162,7 +162,7 @@ def granted(issuer, subject, *, attributes=ALL_ATTRIBUTES, restriction=ALWAYS, c
         issuer,
         given_to,
         AnyResource(),
-        *Action,
+        *BOTH,
         attributes=attributes,
         restriction=restriction,
         condition=condition,
