@@ -52,6 +52,7 @@ from maia.policy.grants import (
     Step,
     authorities_in,
     conjoined,
+    ended,
     filter_miss,
     grants_of,
     is_as_wide,
@@ -308,8 +309,8 @@ def _miss_of_broken(broken: BrokenCredential) -> Miss:
 
 def _validity_reason(broken: BrokenCredential) -> tuple[str, Reason | None]:
     match broken:
-        case CertificateExpired():
-            return "POLICY-EXPIRED", Reason("validity", "a certificate that you rely on has expired")
+        case CertificateExpired(signed=signed):
+            return "POLICY-EXPIRED", ended(signed)
         case CertificateNotYetValid():
             return "POLICY-NOT-YET-VALID", Reason(
                 "validity", "a certificate that you rely on is not yet valid, or a clock is wrong"

@@ -366,7 +366,7 @@ def _about_time(
     for signed in pool:
         validity = signed.certificate.validity
         if signed.id == problem.certificate and not validity.contains(at):
-            begun = validity.not_before is None or validity.not_before <= at
-            kind = CertificateExpired if begun else CertificateNotYetValid
-            return kind(problem.message, certificate=signed.id, field="validity")
+            if validity.not_before is None or validity.not_before <= at:
+                return CertificateExpired(problem.message, signed)
+            return CertificateNotYetValid(problem.message, certificate=signed.id, field="validity")
     return problem

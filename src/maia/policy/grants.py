@@ -184,11 +184,17 @@ def _not_now(grant: Grant, now: Instant) -> Miss | None:
         return None
     if validity.not_before is not None and now < validity.not_before:
         culprit = _bounding(grant, lambda part: part.not_before == validity.not_before)
-        reason = Reason("validity", f"valid from {validity.not_before} on", culprit, "validity.not_before")
+        reason = Reason("validity", f"valid from {validity.not_before} on", culprit.id, "validity.not_before")
         return Miss(Step.VALIDITY, "POLICY-NOT-YET-VALID", for_both(reason))
     culprit = _bounding(grant, lambda part: part.not_after == validity.not_after)
-    reason = Reason("validity", f"expired after {validity.not_after}", culprit, "validity.not_after")
-    return Miss(Step.VALIDITY, "POLICY-EXPIRED", for_both(reason))
+    return Miss(Step.VALIDITY, "POLICY-EXPIRED", for_both(ended(culprit)))
+
+
+def ended(signed: SignedCertificate) -> Reason:
+    """Say which certificate of a chain has ended, and who can give another one; its subject may know both."""
+    issuer, end = signed.certificate.issuer, signed.certificate.validity.not_after
+    sentence = f"what {issuer} granted ended at {end}: ask {issuer} for a new certificate"
+    return Reason("validity", sentence, signed.id, "validity.not_after")
 
 
 def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:
@@ -255,10 +261,13 @@ def _blamed(grant: Grant, holds: Callable[[Authority], bool]) -> bytes | None:
     return next(failing, _last_id(grant))
 
 
-def _bounding(grant: Grant, sets_it: Callable[[Validity], bool]) -> bytes | None:
-    """Return the first certificate that sets the bound in question: the same one, whenever it is asked."""
-    setting = (signed.id for signed in grant.certificates if sets_it(signed.certificate.validity))
-    return next(setting, _last_id(grant))
+def _bounding(grant: Grant, sets_it: Callable[[Validity], bool]) -> SignedCertificate:
+    """Return the first certificate that sets the bound in question: the same one, whenever it is asked.
+
+    Without certificates there is no bound: what an owner may do does not end.
+    """
+    setting = (signed for signed in grant.certificates if sets_it(signed.certificate.validity))
+    return next(setting, grant.certificates[-1])
 
 
 def _first_id(grant: Grant) -> bytes | None:

@@ -172,7 +172,9 @@ def test_a_denial_blames_the_certificate_that_expired_first_however_late_it_is(s
     shown = chain(first, second, subject=SMITH)
     (reason,) = denial(ask(SMITH, "subscribe", chains=[shown], now=later(seconds))).explanation.requester
     assert reason.certificate == second.id
-    assert reason.sentence == f"expired after {later(3600)}"
+    assert reason.sentence == (
+        f"what {MET.principal} granted ended at {later(3600)}: ask {MET.principal} for a new certificate"
+    )
 
 
 # ------------------------------------------------------------ of several chains, one that serves

@@ -151,6 +151,15 @@ def test_an_expired_certificate_in_the_pool_explains_the_denial():
     assert refused.explanation.owner[0].certificate == ended.id
 
 
+def test_who_relies_on_a_certificate_that_has_ended_is_told_which_one_and_whom_to_ask():
+    ended = granted(MET, SMITH, "subscribe", validity=Validity(later(-20), later(-10)))
+    said = refusal_from(request(SMITH, "subscribe"), [TO_MET, ended]).as_refusal()
+    assert said.message == (
+        f"what {MET.principal} granted ended at {later(-10)}: ask {MET.principal} for a new certificate "
+        f"(certificate {ended.id.hex()[:12]}, field validity.not_after)"
+    )
+
+
 def test_a_certificate_that_has_not_begun_explains_the_denial():
     coming = granted(MET, SMITH, "subscribe", validity=Validity(later(10), later(20)))
     wanted = request(SMITH, "subscribe")

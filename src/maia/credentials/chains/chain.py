@@ -366,11 +366,7 @@ def out_of_time(signed: SignedCertificate, at: Instant) -> BrokenChain:
             certificate=signed.id,
             field="validity",
         )
-    return CertificateExpired(
-        f"certificate {shown_id(signed.id)} expired at {end}, and it is {at}",
-        certificate=signed.id,
-        field="validity",
-    )
+    return CertificateExpired(f"certificate {shown_id(signed.id)} expired at {end}, and it is {at}", signed)
 
 
 def _still_proves(known: VerifiedChain, root: Owner, subject: Principal, at: Instant) -> bool:

@@ -84,6 +84,11 @@ class CertificateExpired(BrokenChain):
 
     code = "CREDENTIAL-EXPIRED"
 
+    def __init__(self, message: str, signed: SignedCertificate) -> None:
+        """Keep the certificate: who relies on it has to ask its issuer for a new one."""
+        self.signed = signed
+        super().__init__(message, certificate=signed.id, field="validity")
+
 
 class CertificateNotYetValid(BrokenChain):
     """A certificate will be valid, and is not yet."""
