@@ -110,7 +110,8 @@ def authorities(draw: st.DrawFn) -> Authority:
         )
     )
     if isinstance(resources, NetworkPattern):
-        return Authority(resources, actions, condition=draw(TERMS))
+        connects = {Action.CONNECT} if Action.BROKER in actions else set()
+        return Authority(resources, actions | connects, condition=draw(TERMS))
     attributes = draw(ATTRIBUTES)
     if not attributes and actions & {Action.PUBLISH, Action.SUBSCRIBE}:
         attributes = frozenset(UIDS)
@@ -155,10 +156,22 @@ VALIDITIES = st.one_of(
 COMMENTS = st.sampled_from(
     ["", "for the night shift", "für die Nacht", "(5:valid(10:not-before", "(3:tag", "("]
 )
+
+
+@st.composite
+def _authorisations(draw: st.DrawFn) -> AuthorisationCertificate:
+    """Draw what one principal grants another; what makes a broker goes to another key and no further."""
+    issuer, authority = draw(PRINCIPALS), draw(authorities())
+    makes_broker = Action.BROKER in authority.actions
+    subject = draw(PRINCIPALS.filter(lambda one: one != issuer) if makes_broker else SUBJECTS)
+    may_delegate = not makes_broker and draw(st.booleans())
+    return AuthorisationCertificate(
+        issuer, subject, may_delegate, authority, draw(VALIDITIES), draw(COMMENTS)
+    )
+
+
 CERTIFICATES: st.SearchStrategy[Certificate] = st.one_of(
-    st.builds(
-        AuthorisationCertificate, PRINCIPALS, SUBJECTS, st.booleans(), authorities(), VALIDITIES, COMMENTS
-    ),
+    _authorisations(),
     st.builds(
         NameCertificate, PRINCIPALS, st.sampled_from(["Met Brokers", "x"]), SUBJECTS, VALIDITIES, COMMENTS
     ),
