@@ -41,7 +41,8 @@ EVERYWHERE = {
     "sys", "tmp", "usr", "var",
 }  # fmt: skip
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
-NAMED_PATH = re.compile(r"`((?:src|tests|bench|docs|tools|examples)/[^`\s]*)`")
+NAMED_PATH = re.compile(r"`([\w.*-]+(?:/[\w.*-]*)+|[\w-]+\.py)(?:::([\w.]+))?`")
+ROW_OF_PAPERS = re.compile(r"\| [A-Z]+\d+ \|")
 NAMED_FILE = re.compile(r"\b[a-z_]+(?:/[a-z_]+)*\.py\b|\bdocs/[\w/-]+\.md\b")
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 
@@ -173,9 +174,21 @@ def papers_rows_name_files_that_exist() -> Iterator[str]:
     """Every row of the papers' table can be followed to its code and its tests."""
     page = ROOT / "docs" / "papers.md"
     for number, line in enumerate(text_of(page).splitlines(), start=1):
-        for found in NAMED_PATH.finditer(line):
-            if not any(ROOT.glob(found[1].rstrip("/"))):
-                yield f"{named(page)}:{number} names `{found[1]}`, which is not there"
+        if ROW_OF_PAPERS.match(line):
+            yield from (f"{named(page)}:{number} {problem}" for problem in lost_in_row(line))
+
+
+def lost_in_row(line: str) -> Iterator[str]:
+    """Say what of a row leads nowhere: paths begin at the top of the repository, whatever folder that is in."""
+    _, code, tests, _ = line.strip().strip("|").split(" | ", 1)[1].split(" | ")
+    for found in NAMED_PATH.finditer(code + tests):
+        paths, name = [*ROOT.glob(found[1].rstrip("/"))], found[2]
+        if not paths:
+            yield f"names `{found[1]}`, which is not there"
+        elif name and name.rpartition(".")[2] not in text_of(paths[0]):
+            yield f"names `{found[1]}::{name}`, which is not there"
+    if "`tests/" not in tests:
+        yield "names no test"
 
 
 def decisions_have_their_four_parts() -> Iterator[str]:
