@@ -179,7 +179,7 @@ def papers_rows_name_files_that_exist() -> Iterator[str]:
 
 
 def lost_in_row(line: str) -> Iterator[str]:
-    """Say what of a row leads nowhere: paths begin at the top of the repository, whatever folder that is in."""
+    """Say what of a row leads nowhere: paths begin at the top of the repository, in whatever folder."""
     _, code, tests, _ = line.strip().strip("|").split(" | ", 1)[1].split(" | ")
     for found in NAMED_PATH.finditer(code + tests):
         paths, name = [*ROOT.glob(found[1].rstrip("/"))], found[2]
