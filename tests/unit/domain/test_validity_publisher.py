@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,8 @@ from maia.credentials.statements import (
     statement_from_bytes,
 )
 from maia.domain.access.settings import AccessLimits, AccessSettings
+from maia.domain.storage.fenced_store import FencedStore
+from maia.domain.storage.store import sqlite_store
 from maia.events import Instant
 from maia.testing.refusals import raises
 from maia.validity import Monitor
@@ -71,6 +75,20 @@ def test_the_next_list_comes_before_the_present_one_ends_and_not_much_before():
     (second,) = station.access.due(later(20))
     assert second.statement.period.not_before == first.statement.period.not_after + 1
     assert station.access.due(later(20)) == []
+
+
+def test_the_folder_of_an_idle_domain_stays_small(tmp_path: Path):
+    """In the hours in which nothing happens but lists, neither the tables nor their journals grow."""
+    with (
+        closing(sqlite_store(tmp_path / "domain.sqlite")) as store,
+        closing(FencedStore(tmp_path / "groups.sqlite")) as groups,
+    ):
+        station, now = Station(MET, store), NOON
+        for _ in range(400):
+            now = station.access.next_due(now)
+            station.access.due(now)
+            groups.keep({"statements": bytes(1024)})
+        assert sum(one.stat().st_size for one in tmp_path.iterdir()) < 1 << 20
 
 
 def test_every_statement_is_signed_by_the_domain_and_carries_the_head_of_the_audit():

@@ -24,6 +24,16 @@ CREATE TABLE IF NOT EXISTS fence (one INTEGER PRIMARY KEY CHECK (one = 1), gener
 INSERT OR IGNORE INTO fence VALUES (1, 0);
 """
 
+PRAGMAS: Final = (
+    "journal_mode = WAL",
+    # A full write to the disk for each step: what is sent after it must not be taken back.
+    "synchronous = FULL",
+    # The journal of a domain that does nothing but sign its lists would reach sixteen times its tables.
+    "wal_autocheckpoint = 64",
+    "journal_size_limit = 262144",
+)
+"""How a domain writes to a file of SQLite: what is safe when, and how long its journal grows."""
+
 
 class StoreFenced(Unavailable):
     """Another process has written to the store since this one opened it."""
@@ -40,10 +50,8 @@ class FencedStore:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             os.close(descriptor)
             self._file = sqlite3.connect(file, isolation_level=None, timeout=5.0)
-            # A full write to the disk for each step: what is sent after it must not be taken back.
-            self._file.execute("PRAGMA journal_mode = WAL")
-            self._file.execute("PRAGMA synchronous = FULL")
-            self._file.execute("PRAGMA secure_delete = ON")
+            for pragma in (*PRAGMAS, "secure_delete = ON"):
+                self._file.execute(f"PRAGMA {pragma}")
             self._file.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as problem:
             raise Unavailable(

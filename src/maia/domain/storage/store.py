@@ -37,7 +37,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
-from maia.domain.storage.fenced_store import StoreFenced
+from maia.domain.storage.fenced_store import PRAGMAS, StoreFenced
 from maia.domain.storage.tables import FENCE, SCHEMA, SCHEMA_VERSION, TableRow
 from maia.errors import Unavailable
 
@@ -318,12 +318,7 @@ def _sqlite_engine(url: URL) -> Engine:
     def _on_connect(connection: object, _record: object) -> None:
         connection.isolation_level = None  # type: ignore[attr-defined]  # begins are written by us, below
         cursor = connection.cursor()  # type: ignore[attr-defined]  # a connection of sqlite3
-        for pragma in (
-            "journal_mode = WAL",
-            "synchronous = FULL",
-            "foreign_keys = ON",
-            "busy_timeout = 5000",
-        ):
+        for pragma in (*PRAGMAS, "foreign_keys = ON", "busy_timeout = 5000"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
