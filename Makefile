@@ -80,7 +80,7 @@ kills: environment ## Kill one of two recording brokers KILLS=200 times: nothing
 chaos: environment ## Break a real network of three organisations for MINUTES=10: is anything acknowledged lost? (ARGS="--json FILE")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
-bench: environment ## Run the benchmarks not yet run at this commit, or some: NAMES="3 5-7 decision" (ARGS=--quick for a smoke test)
+bench: environment ## Run the benchmarks not yet run on this code, or some: NAMES="3 5-7 decision" (ARGS=--quick for a smoke test)
 	@$(BIN)/python bench $(NAMES) $(ARGS)
 
 growth: environment ## Measure how cost grows with subscriptions, wallets, key groups, brokers, rows (NAMES=, ARGS=--quick)

@@ -52,6 +52,14 @@ def commit_here() -> str:
     )
 
 
+def is_same_code(measured: str, here: str) -> bool:
+    """Return whether a run measures the same at two commits: between may be others, of results or pages."""
+    if "" in {measured, here} or measured.endswith("+") or here.endswith("+"):
+        return False
+    measures = ("../../src", "../../requirements.lock", "../*.py")
+    return measured == here or git("diff", "--quiet", measured, here, "--", *measures) is not None
+
+
 def commits_since(commit: str, rooms: tuple[str, ...]) -> int | None:
     """Return how many commits have changed rooms since; None if this clone does not know."""
     folders = [f"../../src/maia/{room}" for room in rooms]

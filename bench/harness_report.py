@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ages import commit_here
+from ages import commit_here, is_same_code
 from harness import BENCH_FOLDER, Answer, Benchmark, Result, Unanswered
 
 RESULTS = BENCH_FOLDER / "results"
@@ -62,11 +62,17 @@ def this_machine(*, load_before: float, load_after: float, busy: float) -> Machi
 
 
 def python_build() -> str:
-    """Return which optimisations this Python was built with: they make up to a third of all times."""
+    """Return which optimisations this Python was built with: they make up to a third of all times.
+
+    Debian builds with both and removes the words, so of a system's own Python
+    we only believe what it has.
+    """
     flags = {
         word.strip("'").partition("=")[0] for word in str(sysconfig.get_config_var("CONFIG_ARGS")).split()
     }
     names = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
+    if sysconfig.get_config_var("prefix") == "/usr" and not names.keys() & flags:
+        return "by its distribution"
     found = [f"{'with' if flag in flags else 'without'} {name}" for flag, name in names.items()]
     return " and ".join(found)
 
@@ -152,9 +158,8 @@ def last_took_s(benchmark: Benchmark, folder: Path = RESULTS) -> float | None:
 
 
 def is_measured_at(benchmark: Benchmark, commit: str, folder: Path = RESULTS) -> bool:
-    """Return whether the kept result of a benchmark is of this commit, with nothing changed."""
-    measured = _last(benchmark, folder).get("machine", {}).get("commit")
-    return measured == commit != "" and not commit.endswith("+")
+    """Return whether the kept result of a benchmark is of the code of this commit, with nothing changed."""
+    return is_same_code(_last(benchmark, folder).get("machine", {}).get("commit", ""), commit)
 
 
 def duration(seconds: float) -> str:

@@ -207,6 +207,42 @@ def test_a_benchmark_that_was_measured_at_this_commit_is_not_measured_again(page
     assert not is_measured_at(bench, "1a2b3c4d+", tmp_path)  # the code has changed since, or has not
 
 
+def test_commits_of_results_and_pages_leave_what_was_measured_as_it_is(tmp_path, monkeypatch):
+    import ages
+
+    def commit(name):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+        assert ages.git("add", "--all", "../..") is not None
+        who = ("-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "commit.gpgsign=false")
+        assert ages.git(*who, "commit", "-m", name) is not None
+        return ages.commit_here()
+
+    monkeypatch.setattr(ages, "RESULTS", tmp_path / "bench" / "results")
+    ages.RESULTS.mkdir(parents=True)
+    assert ages.git("init", "../..") is not None
+    measured = commit("src/maia/broker.py")
+    page = [commit(name) for name in ("docs/performance.md", "bench/results/24-memory.json")][-1]
+    assert ages.is_same_code(measured, page)
+    assert not ages.is_same_code(measured, f"{page}+")
+    assert not ages.is_same_code(measured, commit("bench/b24_memory.py"))
+    assert not ages.is_same_code(page, commit("src/maia/client.py"))
+
+
+def test_a_record_says_how_its_python_was_built(monkeypatch):
+    import sysconfig
+
+    from harness_report import python_build
+
+    said = {"prefix": "/opt", "CONFIG_ARGS": "'--enable-optimizations' '--with-lto=full'"}
+    monkeypatch.setattr(sysconfig, "get_config_var", said.get)
+    assert python_build() == "with PGO and with LTO"
+    said["CONFIG_ARGS"] = "'--enable-shared'"
+    assert python_build() == "without PGO and without LTO"
+    said["prefix"] = "/usr"  # Debian removes what it was built with
+    assert python_build() == "by its distribution"
+
+
 def test_a_page_says_at_which_commit_and_by_which_python_it_was_measured(page):
     how = {
         **MEASURED,
