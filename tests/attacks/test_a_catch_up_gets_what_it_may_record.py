@@ -1,4 +1,4 @@
-"""A109: a broker that catches up gets what it may record and no more, and is not deceived by what it gets."""
+"""A109, A121: a broker that catches up gets what it may record and no more, and is not deceived by it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from maia.testing import NetClient, key_of, random_from, shown
 from maia.types import SealingLevel, type_id
 from maia.wire.codec import decode, decode_recorded, encode
 from maia.wire.columns import columns_to_frame, frame_to_columns
+from maia.wire.log_places import signed_place
 from maia.wire.messages import (
     Carried,
     FetchLog,
@@ -64,6 +65,7 @@ class Town:
         name = self.net.cast.type_name
         self.type_id = type_id(name.owner, name.name)
         self.numbers = count(1)
+        self.camera: NetClient | None = None
 
     def neighbour(self) -> NetClient:
         """Connect a peer that may connect, and says that it is a broker."""
@@ -93,10 +95,23 @@ class Town:
         self, neighbour: NetClient, asked: FetchLog, *numbers: int, upto: int = 9, end: int = 9
     ) -> None:
         """Let a neighbour answer with these frames, and say that this was all."""
-        place = LogPlace(neighbour.principal.key, LOG, upto)
-        frames = [self.frame(number) for number in numbers]
-        neighbour.say(LogFetched(asked.id, place, end, True, False, frames))
+        self.fetched(neighbour, asked, [self.frame(number) for number in numbers], upto=upto, end=end)
         neighbour.say(LogAnswered(asked.id, is_whole=True))
+
+    def fetched(
+        self,
+        neighbour: NetClient,
+        asked: FetchLog,
+        frames: list[bytes],
+        *,
+        upto: int = 9,
+        end: int = 9,
+        **more: object,
+    ) -> None:
+        """Let a neighbour answer with these frames."""
+        place = LogPlace(neighbour.principal.key, LOG, upto)
+        answer = LogFetched(asked.id, place, end, True, b"", False, frames, **more)
+        neighbour.say(signed_place(answer, self.net.cast.network, neighbour.key))
 
     def recorded(self) -> list[int]:
         return [identity_of(decode_recorded(one.data))[1] for one in self.net.log().safe]
@@ -107,10 +122,11 @@ class Town:
     # ---- as the one that is asked
 
     def publish(self, *plates: str) -> None:
-        camera = self.net.client(CAMERA)
-        ref = camera.advertise()
+        if self.camera is None:
+            self.camera = self.net.client(CAMERA)
+            self.camera_ref = self.camera.advertise()
         for plate in plates:
-            camera.publish(ref, sighting(plate))
+            self.camera.publish(self.camera_ref, sighting(plate))
 
     def want(
         self, neighbour: NetClient, name: str = "reader", wanted: Predicate = ALWAYS, **limits: object
@@ -157,8 +173,7 @@ def test_rows_of_which_others_recorded_a_part_are_recorded_once(town: Town) -> N
     for answer in ([part(0, 1)], [part(0, 0, 1, 2), part(1, 0), part(1, 0, 1, 2)]):
         neighbours.append(town.neighbour())
         asked = town.offer(neighbours[-1])
-        place = LogPlace(neighbours[-1].principal.key, LOG, 9)
-        neighbours[-1].say(LogFetched(asked.id, place, 9, True, False, answer))
+        town.fetched(neighbours[-1], asked, answer)
         for one in neighbours:
             one.say(LogAnswered(asked.id, is_whole=True))
     found = [decode_recorded(one.data) for one in town.net.log().safe]
@@ -244,8 +259,7 @@ def test_an_answer_of_another_type_ends_the_link(town: Town) -> None:
     """A109: a fetched frame is of the type that was asked for."""
     liar = town.neighbour()
     asked = town.offer(liar)
-    place = LogPlace(liar.principal.key, LOG, 9)
-    liar.say(LogFetched(asked.id, place, 9, True, False, [town.frame(0, of_type=b"t" * 32)]))
+    town.fetched(liar, asked, [town.frame(0, of_type=b"t" * 32)])
     assert liar.bye == "PROTOCOL-CATCH-UP"
     assert not town.recorded()
 
@@ -265,8 +279,7 @@ def test_a_place_stays_where_it_was_until_the_askers_interests_are_known(town: T
     asked = town.offer(source)
     assert EVERYTHING in asked.views
     assert len(asked.views) == 2, "the broker's own and that of the office"
-    place = LogPlace(source.principal.key, LOG, 9)
-    source.say(LogFetched(asked.id, place, 9, True, False, [], is_early=True))
+    town.fetched(source, asked, [], is_early=True)
     source.say(LogAnswered(asked.id, is_whole=True))
     town.net.advance(3)
     again = source.last(FetchLog)
@@ -294,6 +307,70 @@ def test_a_log_without_end_that_does_not_move_is_left(town: Town) -> None:
     assert len(liar.all_heard(FetchLog)) == 2
     town.answer(liar, liar.last(FetchLog), 1, upto=5, end=1 << 40)
     assert len(liar.all_heard(FetchLog)) == 2
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_place_in_a_log_is_the_word_of_its_own_broker(town: Town, repeats: bool) -> None:
+    """A121: a neighbour says how far another log was looked through, or repeats what was said to others."""
+    victim, liar = town.neighbour(), town.neighbour()
+    asked = town.offer(victim)
+    town.answer(victim, asked, 0, upto=5, end=5)
+    place = LogPlace(victim.principal.key, LOG, 10**6)
+    answer = LogFetched(town.offer(liar).id, place, 10**6, True, b"", False, [])
+    said = signed_place(replace(answer, id=asked.id), town.net.cast.network, victim.key)
+    liar.say(replace(answer, signature=said.signature if repeats else b"s" * 64))
+    assert liar.bye == "PROTOCOL-CATCH-UP"
+    town.answer(victim, victim.last(FetchLog), upto=5, end=5)
+    town.net.advance(61)
+    assert [one.position for one in victim.last(FetchLog).places] == [5]
+
+
+def test_a_position_beyond_the_log_is_no_place_in_it(town: Town) -> None:
+    """A121: whoever is made to believe that it has seen what does not exist yet is sent all of it."""
+    town.publish("A", "B")
+    neighbour = town.neighbour()
+    town.want(neighbour)
+    (answer,) = town.fetch(neighbour)
+    ahead = LogPlace(answer.place.broker, answer.place.log, 10**6)
+    (again,) = town.fetch(neighbour, ahead)
+    assert plates_in([again]) == ["A", "B"]
+    assert again.place == answer.place
+
+
+def test_a_right_opens_nothing_that_was_recorded_before_it_began(town: Town) -> None:
+    """A121: `since` is the asker's word, a right that begins now opens no log of the past, and no cut log."""
+    town.publish("A")
+    town.net.advance(10)
+    neighbour, begins = town.neighbour(), town.net.now // 1_000_000
+    later = Validity(Instant(begins * 1_000_000), Instant((begins + 900) * 1_000_000))
+    town.want(neighbour, validity=later)
+    town.publish("B")
+    (answer,) = town.fetch(neighbour)
+    assert (plates_in([answer]), answer.is_cut) == (["B"], False)
+    whole = LogPlace(answer.place.broker, answer.place.log, 0)
+    assert [one.is_whole for one in town.fetch(neighbour, whole)] == [False]
+
+
+def test_a_right_that_is_renewed_in_time_goes_on_and_one_that_was_away_begins_again(town: Town) -> None:
+    """A121: renewing a right is no loss, and what was recorded in a pause between two rights stays shut."""
+    now = town.net.now // 1_000_000
+
+    def held(first: int, last: int) -> Validity:
+        return Validity(Instant((now + first) * 1_000_000), Instant((now + last) * 1_000_000))
+
+    neighbour = town.neighbour()
+    town.want(neighbour, validity=held(-60, 10))
+    town.publish("A")
+    assert plates_in(town.fetch(neighbour)) == ["A"]
+    town.net.advance(9)
+    town.want(neighbour, validity=held(8, 20))
+    assert plates_in(town.fetch(neighbour)) == ["A"]
+    town.net.advance(15)
+    town.publish("B")
+    town.net.advance(10)
+    town.want(neighbour, validity=held(30, 900))
+    town.publish("C")
+    assert plates_in(town.fetch(neighbour)) == ["C"]
 
 
 def test_what_arrives_meanwhile_is_bounded_and_recorded_behind_what_was_missed(

@@ -131,6 +131,7 @@ class SignedKind(Enum):
     ANSWER_NAME = b"answer-name"
     X509_PROOF = b"x509-proof"
     PATH = b"path"
+    LOG_PLACE = b"log-place"
 
     def __init__(self, word: bytes) -> None:
         """Write the prefix out once; looking it up by the member costs more than the rest of a check."""

@@ -399,15 +399,17 @@ class FetchLog(AnyMessage, tag=114, frozen=True):
 class LogFetched(AnyMessage, tag=115, frozen=True):
     """What one broker has recorded, as it travelled: looked through up to `place`; its log ends at `end`.
 
-    It is not whole if something behind the asker's place is not in the log any more. It is cut if
-    there is more than the interests behind the link admit, on which it was asked for. It is early if
-    interests of the classes that it is for have not come to where it was sent from.
+    That is this broker's own word, which it signs (`wire/log_places.py`). It is not whole if something
+    behind the asker's place is not in the log any more. It is cut if there is more than the interests
+    behind the link admit, on which it was asked for. It is early if interests of the classes that it is
+    for have not come to where it was sent from.
     """
 
     id: Token
     place: LogPlace
     end: Number
     is_whole: bool
+    signature: Annotated[bytes, Meta(max_length=64)]
     is_cut: bool
     frames: Annotated[list[bytes], Meta(max_length=8192)]
     is_early: bool = False

@@ -13,7 +13,7 @@ client for the same: a broker that was shown one cannot repeat it later (C15, A1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -58,6 +58,7 @@ from maia.wire.names import filter_to_bytes, type_from_bytes
 from maia.wire.requests import digest_of_asked, request_from_bytes, verify_proof
 
 _CHAINS_SHARED: Final = 4096
+_RIGHTS_REMEMBERED: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class Proved:
 
     filter: Predicate = field(repr=False)
     watched: frozenset[bytes] = field(repr=False)
+    begins: tuple[Instant, ...] = ()
+    """Since when it is entitled to some of it, or to more: nothing for what is for all, at any time."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -77,6 +80,8 @@ class Proofs:
     authoriser: Authoriser
     types: KnownTypes
     statements: ValidityTracker
+    _begun: BoundedMap[Hashable, tuple[Instant, VerifiedChain]] = field(init=False)
+    """Since when a right was held without a pause, by whom and to what, and the certificates it ends with."""
     newest: BoundedMap[bytes, Instant] = field(init=False)
     """When what clients ask for was signed last, as far as it was verified here: nothing older counts."""
 
@@ -86,6 +91,7 @@ class Proofs:
     def __post_init__(self) -> None:
         """Begin without memory: whatever it could refuse is too old in some minutes."""
         self._served = BoundedMap(self.own.settings.limits.types)
+        self._begun = BoundedMap(_RIGHTS_REMEMBERED)
         self.newest = BoundedMap(self.own.settings.limits.requests_remembered)
 
     def stale_at(self, signed_at: Instant) -> Instant:
@@ -121,11 +127,13 @@ class Proofs:
         budget: Budget | None = None,
         *,
         is_released: bool = False,
+        begun_by: Instant | None = None,
     ) -> Proved:
         """Return the part of `wanted` that the proof entitles to, or raise what is wrong with the proof.
 
         `budget` is what is left of the work for the message that it came with. Where frames are released for
-        it at a border, the proof has to entitle to all that its View shows, too.
+        it at a border, the proof has to entitle to all that its View shows, too. With `begun_by`, rights that
+        began later do not count.
         """
         budget = self.authoriser.budget_of_message() if budget is None else budget
         name, signer = self._asked(kind, proof, Action.SUBSCRIBE, now, budget)
@@ -133,18 +141,38 @@ class Proofs:
             return Proved(wanted, frozenset())  # validity statements are for all
         if isinstance(name.owner, Principal) and name == certificates_type_name(name.owner):
             granted, watched = for_subject(signer), frozenset[bytes]()  # certificates are for their subject
+            begins: tuple[Instant, ...] = ()
         else:
             chains = self._chains(proof, Action.SUBSCRIBE, name, signer, now, budget)
             chains = _within_bounds(chains, proof)
+            began = [(one, self._began(one, now)) for one in sorted(chains, key=_first_moment)]
+            chains = tuple([one for one, since in began if begun_by is None or since <= begun_by])
+            begins = tuple(sorted({since for _, since in began}))
             granted, watched = union(_most_wanted(one.authority) for one in chains), _watched(chains)
             if is_released:
                 wanted = self._released(proof, chains, signer, wanted)
         # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
         if covers(wide=granted, narrow=wanted):
-            return Proved(wanted, watched)
+            return Proved(wanted, watched, begins)
         narrowed = AllOf((wanted, granted))
         filter_to_bytes(narrowed)  # refused if it could not be passed on
-        return Proved(narrowed, watched)
+        return Proved(narrowed, watched, begins)
+
+    def _began(self, chain: VerifiedChain, now: Instant) -> Instant:
+        """Return since when a right is held: one that is renewed in time, and was not revoked, goes on."""
+        began = _first_moment(chain)
+        about = chain.root, chain.subject, chain.authority
+        known = self._begun.get(about)
+        if known is not None and known[0] < began:
+            since, before = known
+            ends, is_same = before.validity.not_after, before.certificates == chain.certificates
+            is_held = ends is None or began <= seconds_after(ends, 1)
+            if is_same or (
+                is_held and not any(self.statements.is_refused(one, now) for one in before.certificates)
+            ):
+                began = since
+        self._begun.put(about, (began, chain))
+        return began
 
     def _released(
         self,
@@ -463,6 +491,10 @@ def _within_bounds(chains: tuple[VerifiedChain, ...], proof: Proof) -> tuple[Ver
     if not left:
         raise Refusal("REFUSED-NOT-PROVED", "what is asked for lies outside the bounds of every certificate")
     return left
+
+
+def _first_moment(chain: VerifiedChain) -> Instant:
+    return Instant(INSTANT_MIN) if chain.validity.not_before is None else chain.validity.not_before
 
 
 def _most_wanted(authority: Authority) -> Predicate:

@@ -9,8 +9,11 @@ Answers come back as frames come: from expected sources, proved, and each once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
+
+from msgspec import structs
 
 from maia.bounded_map import BoundedMap
 from maia.broker.interests.entries import Proof
@@ -40,6 +43,7 @@ from maia.sessions.admission import RequestQuota
 from maia.types import TransitKindMismatch
 from maia.wire.codec import decode, decode_recorded, encode, encode_known
 from maia.wire.effects import LinkId, Logged, LogRead, ReadLog
+from maia.wire.log_places import signed_place, verify_place
 from maia.wire.messages import (
     Carried,
     CarriedSigned,
@@ -67,6 +71,9 @@ _REQUESTS_OF_A_LINK: Final = 1024
 _INTERESTS_MAX: Final = 256
 _ALL_SEALED: Final = RouteEntry(bytes(16), ALWAYS)
 _REMEMBERED: Final = 4096
+
+_Interest: TypeAlias = tuple[RouteEntry, int]
+"""What is wanted, and since when there is a right to it."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -214,7 +221,8 @@ class LogRequests:
 
     def _read_for(self, request: FetchRequest, log: Recording, turn: Turn) -> None:
         ours = (one for one in request.message.places if one.broker == self.own.principal.key)
-        place = next((one for one in ours if one.log == log.id), None)
+        # A position that this log has not reached was never said by this broker, and says nothing.
+        place = next((one for one in ours if one.log == log.id and one.position < log.next_position), None)
         oldest, number = seconds_after(turn.now, -self.own.settings.limits.catch_up_s), log.next_read()
         since = oldest if place is not None else max(oldest, request.message.since)
         request.waits_for.add(OWN_LINK)
@@ -252,9 +260,16 @@ class LogRequests:
             frame = _recorded(logged)
             if frame is None or _has(had, frame):
                 continue
-            if log.was_fetched(logged.position) and frame.published_at < request.message.since:
+            was_fetched = log.was_fetched(logged.position)
+            if was_fetched and frame.published_at < request.message.since:
                 continue  # recorded here since, and published before the asker began to record
-            found_here, is_less = self._admitted(asker, frame, interests, turn)
+            moment = frame.published_at if was_fetched else logged.recorded_at
+            entries = _held_at(interests, Instant(moment))
+            if not entries:
+                is_whole = is_whole and place is None
+                continue  # from before the asker's right began
+            found_here, is_less = self._admitted(asker, frame, entries, turn)
+            is_less = is_less and len(entries) == len(interests)
             is_cut = is_cut or is_less or (has_parts and not isinstance(frame, Sealed) and bool(frame.kept))
             data = [encode_known(one) for one in found_here if one is frame or not _has(had, one)]
             more = sum(map(len, data))
@@ -265,37 +280,46 @@ class LogRequests:
             frames += data
             size += more
         end = upto if found.problem is not None else log.upto
-        about = request.message.id, LogPlace(self.own.principal.key, log.id, upto), max(upto, end)
+        place = LogPlace(self.own.principal.key, log.id, upto)
         is_early = _is_early(request.message, interests)
-        turn.send(asker, LogFetched(*about, is_whole, is_cut, frames, is_early))
+        answer = LogFetched(
+            request.message.id, place, max(upto, end), is_whole, b"", is_cut, frames, is_early
+        )
+        turn.send(asker, signed_place(answer, self.own.settings.network, self.own.key))
         turn.count("maia_catch_up_served_total", len(frames))
         self.answer_if_all_have(request, turn)
 
     # ------------------------------------------------------------ what a neighbour may have
 
-    def _interests(self, link: LinkId, type_id: bytes, now: Instant) -> list[RouteEntry] | None:
+    def _interests(self, link: LinkId, type_id: bytes, now: Instant) -> list[_Interest] | None:
         """Return what is wanted of a type behind a link, as far as it is proved now; None for nothing.
 
-        Sealed frames are for whoever has their keys, so an interest in these is not limited.
+        Beside it, since when: a right that begins opens nothing that was published before. Sealed frames are
+        for whoever has their keys, so an interest in these is not limited.
         """
         book, link_to = self.routes.book, self.routes.link_to
         plain, sealed = book_keys(type_id)
-        found: list[RouteEntry] = []
+        found: list[_Interest] = []
         is_released = link in self.routes.borders
         hops = [hop for hop in book.hops(plain) if link_to(hop) == link]
         entries = [entry for hop in hops for entry in book.entries(hop, plain)]
         for entry in sorted(entries, key=lambda one: one.predicate != ALWAYS)[:_INTERESTS_MAX]:
-            wanted = entry.predicate
-            if isinstance(entry.baggage, Proof):
-                try:
-                    wanted = self.proofs.proved_filter(
-                        type_id, entry.baggage, wanted, now, is_released=is_released
-                    ).filter
-                except MaiaError:
-                    continue  # its right has ended, and the neighbour has not taken it back yet (A109)
-            found.append(replace(entry, predicate=wanted))
+            if not isinstance(entry.baggage, Proof):
+                found.append((entry, INSTANT_MIN))
+                continue
+            about = type_id, entry.baggage, entry.predicate, now
+            try:
+                proved = self.proofs.proved_filter(*about, is_released=is_released)
+            except MaiaError:
+                continue  # its right has ended, and the neighbour has not taken it back yet (A109)
+            *earlier, last = proved.begins or (INSTANT_MIN,)
+            found.append((replace(entry, predicate=proved.filter), last))
+            for begun in earlier:
+                with suppress(MaiaError):  # it showed less then
+                    was = self.proofs.proved_filter(*about, is_released=is_released, begun_by=begun)
+                    found.append((replace(entry, predicate=was.filter), begun))
         if any(book.wanted(hop, sealed) for hop in book.hops(sealed) if link_to(hop) == link):
-            found.append(_ALL_SEALED)
+            found.append((_ALL_SEALED, INSTANT_MIN))
         return found or None
 
     def _admitted(
@@ -343,6 +367,12 @@ class LogRequests:
         request = self._awaited(link, message.id)
         if request is None:
             return
+        try:
+            verify_place(message, self.own.settings.network)
+        except MaiaError as problem:
+            raise ProtocolViolation(
+                "PROTOCOL-CATCH-UP", "an answer names a place in a log whose broker has not said so"
+            ) from problem
         type_id = request.message.type_id
         request.size += sum(map(len, message.frames))
         if request.size > _ANSWER_BYTES_MAX:
@@ -369,14 +399,16 @@ class LogRequests:
         interests = self._interests(request.asker, type_id, turn.now)
         if frames is None or interests is None:
             return
-        admitted = [self._admitted(request.asker, frame, interests, turn) for frame in frames]
-        data = [encode_known(one) for some, _ in admitted for one in some]
+        data: list[bytes] = []
+        is_cut = message.is_cut
         for frame in frames:
+            entries = _held_at(interests, Instant(frame.published_at))
+            admitted, is_less = self._admitted(request.asker, frame, entries, turn)
+            data += [encode_known(one) for one in admitted]
+            is_cut = is_cut or (is_less and len(entries) == len(interests))
             self._show_right(request.asker, frame, link.id, turn)
-        is_cut = message.is_cut or any(is_less for _, is_less in admitted)
-        about = message.id, message.place, message.end, message.is_whole
         is_early = message.is_early or is_awaited or _is_early(request.message, interests)
-        turn.send(request.asker, LogFetched(*about, is_cut, data, is_early))
+        turn.send(request.asker, structs.replace(message, is_cut=is_cut, frames=data, is_early=is_early))
 
     def _checked(
         self, link: Link, request: FetchRequest, frames: Iterable[bytes], turn: Turn
@@ -444,9 +476,14 @@ def _has(had: Mapping[tuple[bytes, bytes, bytes], RecordedRun], frame: Recorded)
         return True
 
 
-def _is_early(asked: FetchLog, interests: Sequence[RouteEntry]) -> bool:
+def _is_early(asked: FetchLog, interests: Sequence[_Interest]) -> bool:
     """Return whether an asker's interests have not come yet: its place must stay where it was."""
-    return not {one.view for one in interests}.issuperset(asked.views)
+    return not {one.view for one, _ in interests}.issuperset(asked.views)
+
+
+def _held_at(interests: Sequence[_Interest], moment: Instant) -> list[RouteEntry]:
+    """Return what there was a right to at a moment."""
+    return [one for one, since in interests if since <= moment]
 
 
 def _is_for_nobody(request: FetchRequest, frame: Carried) -> bool:
