@@ -213,6 +213,15 @@ def note(line: str) -> None:
     sys.stderr.flush()
 
 
+def warn(problem: MaiaError) -> None:
+    """Print a warning on standard error, as a sentence or as a record."""
+    if wants_json():
+        sys.stderr.write(_json_line({"warning": problem.as_record()}))
+        sys.stderr.flush()
+    else:
+        note(f"maia: warning: {problem.message} [{problem.code}]")
+
+
 def answer(lines: Iterable[str], record: Mapping[str, object], *, as_json: bool, whole: bool = False) -> None:
     """Print an answer whose lines and record were made apart."""
     made = Answer(whole=whole)

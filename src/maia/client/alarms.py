@@ -14,6 +14,8 @@ RENEWAL: Final = -1
 """What the renewal of all entries is called here."""
 IDENTITY: Final = -2
 """What the expiry of the broker's identity statement is called here."""
+ENDS: Final = -3
+"""What the look at which of the client's certificates end soon is called here."""
 
 
 class Alarms:

@@ -15,6 +15,7 @@ from maia.client.authors import PublishedBy
 from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Frame, Instant
+from maia.policy.endings import EndsSoon
 from maia.sessions.challenges import Challenged
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "GapDetected",
     "Notice",
     "PutOff",
+    "RightEnds",
     "CredentialsAdded",
     "Accepted",
     "StateKnown",
@@ -91,6 +93,13 @@ class Warned:
 
     ref: int
     problem: MaiaError | None
+
+
+@dataclass(frozen=True, slots=True)
+class RightEnds:
+    """A certificate of the client's ends soon, and no newer one grants the same; `problem` says which."""
+
+    problem: EndsSoon
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,7 @@ Notice: TypeAlias = (
     | Ended
     | Changed
     | Warned
+    | RightEnds
     | PutOff
     | Challenged
     | CredentialsAdded

@@ -12,13 +12,13 @@ to a broker is in `connection.py`, what it wants there in `requests.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import assert_never
+from typing import Final, assert_never
 
-from maia.client.alarms import IDENTITY, RENEWAL, SESSION, Alarms
+from maia.client.alarms import ENDS, IDENTITY, RENEWAL, SESSION, Alarms
 from maia.client.connection import Connection
 from maia.client.entries import Advertised, KnownVersion, Numbering, RequestEntry, SeenFrames, Subscribed
 from maia.client.errors import check_durable_name
-from maia.client.notices import Notice
+from maia.client.notices import Notice, RightEnds
 from maia.client.requests import Requests
 from maia.client.settings import ClientSettings
 from maia.client.wallet import Wallet
@@ -35,8 +35,9 @@ from maia.credentials import (
 from maia.credentials.identity import SignedIdentity
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.errors import BadInput, MaiaError, Unavailable
-from maia.events import AttributeUid, Instant
+from maia.events import AttributeUid, Instant, seconds_after
 from maia.policy import Request
+from maia.policy.endings import EndsSoon, Warned
 from maia.policy.view import shows
 from maia.predicates import Predicate
 from maia.types import VerifiedType
@@ -49,6 +50,7 @@ from maia.wire.effects import (
     LinkId,
     LinkOpened,
     LogRead,
+    Note,
     Received,
     Recorded,
     Send,
@@ -58,6 +60,9 @@ from maia.wire.effects import (
 from maia.wire.messages import Column as WireColumn
 from maia.wire.messages import Show, TypeQuery, VersionsQuery
 from maia.wire.names import type_to_bytes
+
+_ENDS_S: Final = 3600.0
+"""How often a client looks at which of its certificates end soon."""
 
 
 class ClientSession:
@@ -70,7 +75,7 @@ class ClientSession:
         self._random = random
         self._wallet = Wallet(settings.credentials, settings.constitutions)
         self._wallet.add_statements(settings.statements)
-        self._alarms = Alarms()
+        self._alarms, self._warned = Alarms(), Warned()
         self._requests = Requests(key, settings, self._wallet, self._alarms, random)
         self._notices = self._requests.notices
         self.has_room = self._requests.has_room
@@ -102,8 +107,7 @@ class ClientSession:
 
     def start(self, now: Instant) -> list[Effect]:
         """Begin to look for a broker."""
-        del now
-        return self._finished(self._connection.dial())
+        return self._finished([*self._connection.dial(), *self._warn_of_ends(now)])
 
     def know_brokers(self, addresses: Iterable[str]) -> None:
         """Look for a broker at these addresses, too, when the next is dialled."""
@@ -293,6 +297,8 @@ class ClientSession:
         for whose in self._alarms.due(now):
             if whose == SESSION:
                 effects += self._connection.look(now)
+            elif whose == ENDS:
+                effects += self._warn_of_ends(now)
             elif whose == IDENTITY:
                 effects += self._connection.broker_expired(now)
             elif self.is_ready:
@@ -300,6 +306,13 @@ class ClientSession:
                 asking = requests.renew_everything(now) if whose == RENEWAL else requests.look(whose, now)
                 effects += self._connection.sent(asking)
         return effects
+
+    def _warn_of_ends(self, now: Instant) -> list[Effect]:
+        """Say which certificates end soon, and look again later."""
+        self._alarms.ask(ENDS, seconds_after(now, _ENDS_S))
+        soon = self._warned.news(self._wallet.certificates, now)
+        self._notices += (RightEnds(EndsSoon(one)) for one in soon)
+        return [Note("expiring", one.fields()) for one in soon]
 
     def _said(self, asking: list[bytes]) -> list[Effect]:
         return self._finished(self._connection.sent(asking))

@@ -42,6 +42,7 @@ from maia.policy.decision import (
     for_owner,
     resources_needed,
 )
+from maia.policy.endings import ended
 from maia.policy.evidence import CHAINS_MAX, Evidence
 from maia.policy.facts import Facts, about_the_world, steady_clock
 from maia.policy.grants import (
@@ -52,7 +53,6 @@ from maia.policy.grants import (
     Step,
     authorities_in,
     conjoined,
-    ended,
     filter_miss,
     grants_of,
     is_as_wide,

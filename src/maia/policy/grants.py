@@ -33,6 +33,7 @@ from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.names import ResourceName
 from maia.events import AttributeUid, Instant, Kind
 from maia.policy.decision import Explanation, Reason, Request, for_both, for_owner
+from maia.policy.endings import ended
 from maia.policy.evidence import BoundRule, Evidence, passes_for_notifications, permits, screens
 from maia.policy.facts import Facts, about_the_world
 from maia.policy.view import Window, converts_to, kinds_shown, shows
@@ -188,13 +189,6 @@ def _not_now(grant: Grant, now: Instant) -> Miss | None:
         return Miss(Step.VALIDITY, "POLICY-NOT-YET-VALID", for_both(reason))
     culprit = _bounding(grant, lambda part: part.not_after == validity.not_after)
     return Miss(Step.VALIDITY, "POLICY-EXPIRED", for_both(ended(culprit)))
-
-
-def ended(signed: SignedCertificate) -> Reason:
-    """Say which certificate of a chain has ended, and who can give another one; its subject may know both."""
-    issuer, end = signed.certificate.issuer, signed.certificate.validity.not_after
-    sentence = f"what {issuer} granted ended at {end}: ask {issuer} for a new certificate"
-    return Reason("validity", sentence, signed.id, "validity.not_after")
 
 
 def _condition_fails(grant: Grant, facts: Facts, now: Instant) -> Miss | None:

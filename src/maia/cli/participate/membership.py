@@ -23,7 +23,7 @@ from maia.cli.inputs import (
     read_definition,
     read_principal,
 )
-from maia.cli.output import note
+from maia.cli.output import note, warn
 from maia.cli.trust.key import KEY_FILE, open_key
 from maia.clock import system_now
 from maia.errors import BadInput
@@ -85,6 +85,7 @@ class Membership:
                     identity=self.identity,
                     ask_brokers=self.ask_brokers,
                     on_waiting=lambda problem: note(f"maia: {problem.message}; trying on"),
+                    on_ending=warn,
                 )
             )
             if wallet is not None and kept is not None:

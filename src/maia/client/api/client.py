@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from maia.api.revalidation import AskingTesters, Revalidate
 from maia.client import ClientSession, ClientSettings, histories
-from maia.client.api.connected_client import ANSWER_S, Client
+from maia.client.api.connected_client import ANSWER_S, Client, OnEnding
 from maia.client.api.moved_brokers import AskBrokers, finding_brokers
 from maia.client.api.publisher import OnWarning
 from maia.client.api.types import EventType, definitions_of
@@ -72,6 +72,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     on_waiting: Callable[[MaiaError], None] | None = None,
     follows: bool = True,
     on_warning: OnWarning | None = None,
+    on_ending: OnEnding | None = None,
     folders: Sequence[Path] = (),
     ask_brokers: AskBrokers | None = None,
 ) -> AsyncIterator[Client]:
@@ -92,6 +93,8 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     reason if the first broker cannot be reached, while others, and the same again, are still tried.
     A broker of several processes sends a client to the one that serves a type; it `follows` by itself.
     `on_warning` is that of publishers and subscriptions which are asked for without one of their own.
+    `on_ending` is called with what ends two weeks before a certificate of this client ends that was not
+    renewed, and two days before.
     While no broker is reached, `ask_brokers` is asked for addresses that are tried, too.
     In `folders`, profiles and organisations, are the names of owners by which types are told apart.
     """
@@ -114,7 +117,9 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         dial_again_s=dial_again_s,
     )
     session = ClientSession(key, settings, random=os.urandom)
-    client = Client(session, settings, clock, revalidate or AskingTesters(key), on_warning, folders)
+    client = Client(
+        session, settings, clock, revalidate or AskingTesters(key), on_warning, folders, on_ending
+    )
     for history in histories(types):
         client.learn(*history)
     if follows:

@@ -32,6 +32,7 @@ from maia.client import (
     KnownVersion,
     Notice,
     PutOff,
+    RightEnds,
     StateKnown,
     TypeReceived,
     Warned,
@@ -102,6 +103,10 @@ class Answers:
 ConnectElsewhere: TypeAlias = (
     "Callable[[str, tuple[SignedCertificate, ...]], AbstractAsyncContextManager[Client]]"
 )
+
+
+OnEnding: TypeAlias = Callable[[MaiaError], None]
+"""Called before something that is granted to this client ends: two weeks, and two days."""
 
 
 class HeldOpen:
@@ -185,6 +190,7 @@ class Client:
         revalidate: Revalidate,
         on_warning: OnWarning | None = None,
         folders: Sequence[Path] = (),
+        on_ending: OnEnding | None = None,
     ) -> None:
         """Take a session over; `connect` runs it."""
         self._session = session
@@ -211,7 +217,7 @@ class Client:
         self._elsewhere: dict[str, Client] = {}
         self._elsewhere_lock = asyncio.Lock()
         self._lives: list[HeldOpen] = []
-        self._on_warning = on_warning
+        self._on_warning, self._on_ending = on_warning, on_ending
         self._hindered: set[int] = set()
         """The requests whose holders know that no broker serves them now: the next acceptance is news."""
         self.broker: Principal | None = None
@@ -564,7 +570,7 @@ class Client:
                 self._publishers[ref]._take(notice)
             case GapDetected(ref=ref) | Changed(ref=ref) | StateKnown(ref=ref) if ref in self._subscriptions:
                 self._subscriptions[ref]._note(notice)
-            case Warned() | PutOff():
+            case Warned() | PutOff() | RightEnds():
                 self._tell_of_hindrance(notice)
             case (
                 Accepted(ref=number)
@@ -584,7 +590,11 @@ class Client:
             case _:
                 pass  # an answer that no call waits for any more
 
-    def _tell_of_hindrance(self, notice: Warned | PutOff) -> None:
+    def _tell_of_hindrance(self, notice: Warned | PutOff | RightEnds) -> None:
+        if isinstance(notice, RightEnds):
+            if self._on_ending is not None:
+                self._on_ending(notice.problem)
+            return
         publisher = self._publishers.get(notice.ref)
         standing = publisher or self._subscriptions.get(notice.ref)
         self._hindered.discard(notice.ref)

@@ -50,6 +50,7 @@ from maia.profile import Profile, find_profile
 
 if TYPE_CHECKING:
     from maia.api.revalidation import Revalidate
+    from maia.client.api.connected_client import OnEnding
     from maia.client.api.publisher import OnWarning
     from maia.client.api.wallet_watch import IdentitySource
     from maia.events import Instant
@@ -109,7 +110,10 @@ class Connection:
 
     def _connecting(self) -> AbstractAsyncContextManager[Client]:
         # A program that asks for nothing else is told on standard error why it waits.
-        where, options = self._where, {"on_waiting": _log, "on_warning": _log} | self._options
+        where, options = (
+            self._where,
+            {"on_waiting": _log, "on_warning": _log, "on_ending": _log} | self._options,
+        )
         if isinstance(where, Profile):
             return connect_to_profile(where, **options)
         if "key" in options and not isinstance(where, Path):
@@ -124,7 +128,9 @@ def _log(problem: MaiaError | None) -> None:
     if problem is None:
         logging.getLogger("maia").info("events can be published and arrive again")
     else:
-        logging.getLogger("maia").warning("%s [%s]", problem.message, problem.code)
+        logging.getLogger("maia").warning(
+            "%s [%s]", problem.message, problem.code, extra={"maia": problem.as_record()}
+        )
 
 
 def connect(  # noqa: PLR0913 - all but the first are named at the call
@@ -143,6 +149,7 @@ def connect(  # noqa: PLR0913 - all but the first are named at the call
     revalidate: Revalidate | None = None,
     on_waiting: Callable[[MaiaError], None] | None = None,
     on_warning: OnWarning | None = None,
+    on_ending: OnEnding | None = None,
     timeout_s: float | None = None,
     dial_again_s: float | None = None,
     limits: LinkLimits | None = None,
@@ -155,16 +162,17 @@ def connect(  # noqa: PLR0913 - all but the first are named at the call
     `where` is a profile, such as "lab.maia". What is given besides overrides what the profile says.
     Without a profile, it is the address of a broker, or several, and `key`, `network` and
     `credentials` have to be given. Why a program waits is logged as a warning of the logger `maia`, or
-    handed to `on_waiting` (no broker yet) and `on_warning` (what was asked for cannot be served).
+    handed to `on_waiting` (no broker yet) and `on_warning` (what was asked for cannot be served). So is
+    what ends soon, two weeks and two days before; or it is handed to `on_ending`.
     The other options are those of `maia.client.api.client.connect`.
     """
     given = {
         "key": key, "network": network, "credentials": credentials, "statements": statements,
         "types": types, "address": address, "brokers": brokers, "constitutions": constitutions,
         "identity": identity, "by_statement": by_statement, "revalidate": revalidate,
-        "on_waiting": on_waiting, "on_warning": on_warning, "timeout_s": timeout_s,
-        "dial_again_s": dial_again_s, "limits": limits, "records": records, "clock": clock,
-        "follows": follows,
+        "on_waiting": on_waiting, "on_warning": on_warning, "on_ending": on_ending,
+        "timeout_s": timeout_s, "dial_again_s": dial_again_s, "limits": limits, "records": records,
+        "clock": clock, "follows": follows,
     }  # fmt: skip
     return Connection(where, {name: one for name, one in given.items() if one is not None})
 
