@@ -15,6 +15,7 @@ from maia.credentials.authority import (
     ALL_ATTRIBUTES,
     FITTING_ACTIONS,
     NAMED_BY,
+    Action,
     AnyResource,
     Authority,
     NetworkPattern,
@@ -97,7 +98,7 @@ def _reasons(
         yield "it does not let the successor grant rights to others"
     if certificate.validity != UNBOUNDED:
         yield "its validity is bounded"
-    if not FITTING_ACTIONS[type(authority.resources)] <= authority.actions:
+    if not _actions_on(authority.resources) <= authority.actions:
         yield "it does not grant every action"
     if authority.attributes is not ALL_ATTRIBUTES:
         yield "it does not grant every attribute"
@@ -110,7 +111,12 @@ def _reasons(
 
 
 def _whole(pattern: NetworkPattern | TypePattern) -> Authority:
-    return Authority(pattern, FITTING_ACTIONS[type(pattern)])
+    return Authority(pattern, _actions_on(pattern))
+
+
+def _actions_on(pattern: ResourcePattern) -> frozenset[Action]:
+    """Return all that can be passed on: each organisation says itself which keys are its brokers."""
+    return FITTING_ACTIONS[type(pattern)] - {Action.BROKER}
 
 
 def _reaches_all(pattern: ResourcePattern, resource: ResourceName | None) -> bool:
