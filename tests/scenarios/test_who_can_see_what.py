@@ -122,6 +122,33 @@ def test_a_dry_run_shows_who_loses_what_and_changes_nothing(home: Path) -> None:
     assert "institute" in who_can(home)
 
 
+def test_a_list_says_where_it_ends_and_asks_the_register_behind_it_if_that_answers(home: Path) -> None:
+    asked = ("domain", "who-can", "subscribe", "LabResult@hospital", "--as", "hospital")
+    dry = ("revoke", "institute", "--org", "hospital", "--dry-run")
+    said(home, "member", "add", "ward", "--org", "institute", "--may", "subscribe:LabResult")
+    for words in (asked, dry):
+        shown = said(home, *words)
+        assert re.search(r"^ends at +institute \(.*not asked: it does not tell us", shown, re.MULTILINE)
+        assert "ward (ed25519:" not in shown
+    institute = home / "institute"
+    issue = ("cert", "issue", "-k", institute / "institute.key", "--owner", institute / "institute.pub")
+    about = ("--topic", "/admin/register", "--action", "subscribe", "--days", "1")
+    said(home, *issue, *about, "--subject", "hospital/hospital.pub", "-o", "hospital/certs/reader.cert")
+    output = home / "institute-output"
+    output.mkdir()
+    with running_maia("domain", "serve", "--config", institute / "domain.toml", cwd=output):
+        wait_until(lambda: "listening" in (output / "out.log").read_text())
+        server = json.loads(said(home, "org", "show", "--org", "institute", "--json"))["server"]
+        for words in (asked, (*dry, "--ask", f"institute@{server}")):
+            wait_until(lambda words=words: "ward (ed25519:" in said(home, *words))
+            shown = said(home, *words)
+            assert re.search(r"^goes on at +institute \(.*its own register was asked$", shown, re.MULTILINE)
+            assert "not asked" not in shown
+        found = json.loads(said(home, *asked, "--json"))
+        ward = next(one for one in found["holders"] if found["names"][one["principal"]]["name"] == "ward")
+        assert found["names"][ward["register"]]["name"] == "institute"
+
+
 def test_the_ledger_names_the_reader_the_type_its_attributes_and_the_certificate(home: Path) -> None:
     with (
         maia.connect(home / "hospital" / "lab.maia") as lab,

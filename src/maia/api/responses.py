@@ -219,6 +219,8 @@ class HolderAnswer(msgspec.Struct, frozen=True):
     """A broker asks a condition at the moment of use, so what is seen cannot be said here."""
     transformations: list[str] = []
     """What becomes of attributes before they are seen: `place := first(place, 3)`."""
+    may_pass_on: bool = False
+    """It may let others; whom it has let is known here if it was registered here."""
 
 
 class HolderPage(Page[HolderAnswer], frozen=True):

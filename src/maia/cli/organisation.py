@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import typer
 
 from maia.cli.command import arg, flag, need, opt, options
-from maia.cli.domain.calls import HINTS, ReasonText, revoked_lines
+from maia.cli.domain.calls import ASK, HINTS, ReasonText, revoked_lines, shown_end
 from maia.cli.inputs import command_group, read_principal
 from maia.cli.output import (
     Answer,
@@ -438,6 +438,7 @@ def revoke(
     reason: ReasonText = "",
     stolen: bool = flag("The key is in wrong hands: end also its membership, and never use it again."),
     dry_run: bool = DRY_RUN,
+    ask: list[str] | None = ASK,
     org: Path | None = ORG,
 ) -> Answer:
     """Revoke rights at the organisation's own server, which `maia up` runs; open streams end.
@@ -449,11 +450,15 @@ def revoke(
         maia revoke lab --reason 'left us'
         maia revoke institute --stolen
         maia revoke institute --dry-run
+        maia revoke institute --dry-run --ask institute@institute.example:7600
         maia revoke institute.grant
     """
+    from maia.api.further_registers import servers_told
+
     ours = opened(org)
+    told = servers_told(ask or (), read_principal)
     act = None if dry_run else lambda: ours.revoke(what, reason=reason, is_stolen=stolen)
-    return revoked(ours.losses(what, is_stolen=stolen), act)
+    return revoked(ours.losses(what, is_stolen=stolen, ask=told if dry_run else None), act)
 
 
 def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: Answer | None = None) -> Answer:
@@ -465,9 +470,10 @@ def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: An
         head.lines += [f"  {line}" for line in right(one.signed).lines]
         lost.append(Answer(row(principal=one.subject), head, row(**right_record(one.signed))))
     kept = sorted({str(right_record(one)["may"]) for one in losses.kept})
+    ends = several("ends_at", map(shown_end, losses.ends))
     stays = row("stays", f"{', '.join(kept)} (`maia network revoke` ends that)", stays=kept)
     key = row("key", None if losses.key is None else f"{losses.key} {_ENDED}", key=losses.key)
-    parts = [several("loses", lost), also or Answer(), stays if kept else Answer(), key]
+    parts = [several("loses", lost), ends, also or Answer(), stays if kept else Answer(), key]
     if act is None:
         unknown = None if losses.is_complete else "what it passed on: the server does not answer"
         return Answer(*parts, row("unknown", unknown), row("dry run", "nothing was revoked"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from maia.credentials import (
     AuthorisationCertificate,
@@ -17,6 +18,9 @@ from maia.credentials import (
     SignedCertificate,
     Subject,
 )
+
+if TYPE_CHECKING:
+    from maia.api.further_registers import End
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Losses:
     """The key that is given nothing any more."""
     is_complete: bool = True
     """False: what was passed on could not be asked for."""
+    ends: tuple[End, ...] = ()
+    """Those who may have passed it on, and whether their own registers were asked."""
 
 
 def is_membership(signed: SignedCertificate, network: NetworkName | None = None) -> bool:
@@ -60,6 +66,14 @@ def is_invitation(signed: SignedCertificate, network: NetworkName | None = None)
     one = signed.certificate
     passes_on = isinstance(one, AuthorisationCertificate) and one.may_delegate
     return passes_on and is_membership(signed, network)
+
+
+def may_pass_on(lost: Iterable[Loss]) -> list[Principal]:
+    """Return who could let others do what is lost; what they registered with us is known."""
+    some = (one.signed for one in lost if not is_membership(one.signed))
+    found = (one.certificate for one in some if isinstance(one.certificate, AuthorisationCertificate))
+    keys = (one.subject for one in found if one.may_delegate and isinstance(one.subject, Principal))
+    return list(dict.fromkeys(keys))
 
 
 def passed_on(ended: Iterable[SignedCertificate], register: Iterable[SignedCertificate]) -> list[Loss]:

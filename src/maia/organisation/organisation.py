@@ -88,7 +88,7 @@ from maia.organisation.compared_keys import KeyNotCompared, in_groups, is_same_k
 from maia.organisation.draft import FolderDraft, write_file
 from maia.organisation.grant_file import Grant, read_grant
 from maia.organisation.joining import Joined, ended_by_leaving, examine_file, try_settings, would_leave
-from maia.organisation.losses import Loss, Losses, is_invitation, is_membership, passed_on
+from maia.organisation.losses import Loss, Losses, is_invitation, is_membership, may_pass_on, passed_on
 from maia.organisation.offer import Offer, chain_certificates
 from maia.organisation.rights import (
     SERVER_DAYS,
@@ -837,9 +837,15 @@ class Organisation:
             self.prepare_servers()
         return new
 
-    def losses(self, what: str | Path, *, is_stolen: bool = False) -> Losses:
-        """Return who would lose what by `revoke`; nothing changes."""
-        return self._losses(*self._revoked_with(what, is_stolen=is_stolen))
+    def losses(
+        self, what: str | Path, *, is_stolen: bool = False, ask: Mapping[Principal, str] | None = None
+    ) -> Losses:
+        """Return who would lose what by `revoke`; nothing changes.
+
+        With `ask`, which says where servers are that are not known by certificates, registers of those who
+        may have passed it on are asked, too.
+        """
+        return self._losses(*self._revoked_with(what, is_stolen=is_stolen), ask=ask)
 
     def membership_losses(self, subject: Principal) -> Losses:
         """Return who would lose what by `revoke_membership`; nothing changes."""
@@ -850,10 +856,30 @@ class Organisation:
         ended: Sequence[SignedCertificate],
         kept: tuple[SignedCertificate, ...],
         key: Principal | None = None,
+        *,
+        ask: Mapping[Principal, str] | None = None,
     ) -> Losses:
-        with suppress(Unavailable):
-            return Losses((*map(Loss, ended), *passed_on(ended, self._registered())), kept, key)
-        return Losses(tuple(map(Loss, ended)), kept, key, is_complete=False)
+        from maia.api.further_registers import End, ask_further, servers_of_issuers
+
+        try:
+            entries, is_complete = {one.id: one for one in self._registered()}, True
+        except Unavailable:
+            entries, is_complete = {}, False
+
+        def lost() -> tuple[Loss, ...]:
+            return (*map(Loss, ended), *passed_on(ended, entries.values()))
+
+        def asked(client: DomainClient) -> list[Principal]:
+            entries.update({one.id: one for one in _registered_at(client)})
+            return may_pass_on(lost())
+
+        first = may_pass_on(lost())
+        if ask is None:
+            ends = [End(one, "only a dry run asks") for one in first]
+        else:
+            known = servers_of_issuers(entries.values()) | dict(ask)
+            ends = ask_further(first, known, self._key(), self.held(), asked) if first else []
+        return Losses(lost(), kept, key, is_complete, tuple(ends))
 
     def revoke(self, what: str | Path, *, reason: str = "", is_stolen: bool = False) -> RevokedAnswer:
         """Revoke what a member, an organisation, a grant or a certificate has of us, at our own server.
@@ -1128,13 +1154,8 @@ class Organisation:
 
     def _registered(self) -> list[SignedCertificate]:
         """Return the certificates in the register of our server that were passed on and still count."""
-        from maia.api import endpoints
-        from maia.api.requests import RegisterQuestion
-        from maia.credentials import certificate_from_bytes
-
         with self._server() as client:
-            found = client.every(endpoints.REGISTER, RegisterQuestion(standing_at="now"))
-            return [certificate_from_bytes(one.certificate) for one in found]
+            return _registered_at(client)
 
     def _revoked_with(
         self, what: str | Path, *, is_stolen: bool
@@ -1220,6 +1241,15 @@ class Organisation:
         record = {one.name: getattr(settings, one.name) for one in msgspec.structs.fields(settings)}
         _write(self.folder / ORGANISATION_FILE, toml_text(record))
         self._settings = settings
+
+
+def _registered_at(client: DomainClient) -> list[SignedCertificate]:
+    from maia.api import endpoints
+    from maia.api.requests import RegisterQuestion
+    from maia.credentials import certificate_from_bytes
+
+    found = client.every(endpoints.REGISTER, RegisterQuestion(standing_at="now"))
+    return [certificate_from_bytes(one.certificate) for one in found]
 
 
 def _attribute(name: str, kind: str) -> Attribute:

@@ -18,7 +18,7 @@ import typer
 
 from maia.api.requests import TypedArgument
 from maia.back_off import doubled
-from maia.cli.command import need, options
+from maia.cli.command import need, opt, options
 from maia.cli.inputs import read_certificates, read_principal
 from maia.cli.output import Answer, fail, row, wants_json
 from maia.cli.trust.key import open_key
@@ -27,6 +27,7 @@ from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 if TYPE_CHECKING:
     from maia.api.client import DomainClient, Paged
     from maia.api.endpoints import Asked, Endpoint
+    from maia.api.further_registers import End
     from maia.api.requests import ApiArgument
     from maia.api.responses import MembershipAnswer, RevokedAnswer
 
@@ -99,6 +100,11 @@ Words: TypeAlias = Annotated[
         help="As the policy declares it: text; 42; 1.5; true; 2026-11-15T08:30:00Z; ed25519:… or .pub file.",
     ),
 ]
+ASK: Final = opt(
+    "Where the server of one that may pass rights on answers, to ask its register. May be repeated.",
+    "--ask",
+    metavar="NAME@HOST:PORT",
+)
 ReasonText: TypeAlias = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
 Shows: TypeAlias = Annotated[
     list[Path] | None,
@@ -247,6 +253,15 @@ def _quoted(word: str) -> str:
 
 
 # ------------------------------------------------------------ what is answered
+
+
+def shown_end(end: End) -> Answer:
+    """Return behind whom a list may go on, and whether it was asked."""
+    said = "its own register was asked" if end.why is None else f"not asked: {end.why}"
+    if end.why is None:
+        return row("goes on at", f"{end.at}: {said}", domain=str(end.at), why=None)
+    line = f"{end.at}, which may have passed it on without registering that here; {said}"
+    return row("ends at", line, domain=str(end.at), why=end.why)
 
 
 def membership_line(one: MembershipAnswer) -> str:

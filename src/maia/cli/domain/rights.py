@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from maia.api import endpoints as api
 from maia.api.requests import (
@@ -18,20 +18,38 @@ from maia.api.requests import (
 )
 from maia.cli.command import arg, flag, opt
 from maia.cli.domain.calls import (
+    ASK,
     EntitledCaller,
     ReasonText,
     Words,
     arguments_from_words,
     certificate_bytes,
     shown_call,
+    shown_end,
 )
-from maia.cli.inputs import AT, command_group, moment, read_definition, read_owner, read_principal
+from maia.cli.inputs import (
+    AT,
+    command_group,
+    moment,
+    read_certificates,
+    read_definition,
+    read_owner,
+    read_principal,
+)
 from maia.cli.output import Answer, name_places, plain, row, several
 from maia.cli.trust.grants import right as right_of
 from maia.cli.trust.key import open_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from maia.api.client import DomainClient
+    from maia.api.further_registers import End
     from maia.api.responses import AbilityAnswer, EntryAnswer, HolderAnswer
+    from maia.credentials import Principal
+
+_Found: TypeAlias = "dict[str, tuple[HolderAnswer, Principal | None]]"
+"""Who can, by its key, and of whose register that is, if not of the domain that was asked."""
 
 app = command_group("")
 
@@ -46,25 +64,37 @@ def who_can(
     owner: str | None = opt("The type's owner, where names are shared."),
     version: str | None = opt("The type's version; default: the newest."),
     at: str | None = AT,
+    ask: list[str] | None = ASK,
 ) -> Answer:
     """List the principals that can act on an event type, by which certificates, until when.
+
+    A register has what its domain issued and what was registered there. Whoever may pass the right
+    on is asked for its own, where its server is known and lets you; `ends at` says who was not.
 
     Examples:
         maia domain who-can subscribe Numberplate --attribute location -k audit.key --credentials
           audit-certs
         maia domain who-can subscribe LabResult@hospital --as audit
+        maia domain who-can subscribe LabResult --as hospital --ask institute@institute.example:7600
     """
+    from maia.api.further_registers import servers_told
     from maia.profile.type_names import type_meant
 
     if at is not None:
         moment(at)  # a slip is found before anything is asked
+    told = servers_told(ask or (), read_principal)
     known = {(read_owner(one.owner), one.name) for one in caller.every(api.TYPES)}
     word = event_type if owner is None else f"{event_type.partition('@')[0]}@{read_owner(owner)}"
     whose, name = type_meant(word, known, folders=name_places())
     question = WhoCanQuestion(
         action=action, type=name, owner=str(whose), version=version, attribute=attribute, at=at
     )
-    return several("holders", map(_holder, caller.every(api.WHO_CAN, question)), none="no principal")
+    found: _Found = {one.principal: (one, None) for one in caller.every(api.WHO_CAN, question)}
+    ends = _asked_further(caller, question, found, told)
+    return Answer(
+        several("holders", [_holder(*one) for one in found.values()], none="no principal"),
+        several("ends_at", map(shown_end, ends)),
+    )
 
 
 @app.command()
@@ -180,6 +210,36 @@ def types(caller: EntitledCaller) -> Answer:
     return several("types", lines, none="none")
 
 
+def _asked_further(
+    caller: EntitledCaller,
+    question: WhoCanQuestion,
+    found: _Found,
+    told: dict[Principal, str],
+) -> list[End]:
+    """Add what registers of those know who may pass the right on; return where the list ends."""
+    from maia.api.further_registers import ask_further, servers_of_issuers
+    from maia.credentials import certificate_from_bytes
+
+    own = read_principal(caller.domain)
+
+    def beyond(some: Iterable[HolderAnswer]) -> list[Principal]:
+        return [who for one in some if one.may_pass_on and (who := read_principal(one.principal)) != own]
+
+    def asked(client: DomainClient) -> list[Principal]:
+        more = list(client.every(api.WHO_CAN, question))
+        for one in more:
+            found.setdefault(one.principal, (one, client.domain))
+        return beyond(more)
+
+    first = beyond(one for one, _ in found.values())
+    if not first:
+        return []
+    entries = caller.every(api.REGISTER, RegisterQuestion(standing_at="now"))
+    known = servers_of_issuers(certificate_from_bytes(one.certificate) for one in entries)
+    shown = read_certificates(caller.credentials or ())
+    return ask_further(first, known | told, open_key(caller.key), shown, asked)
+
+
 def _ability(one: AbilityAnswer) -> Answer:
     attributes = "all attributes" if one.attributes is None else " ".join(one.attributes)
     denied = None if one.denial is None else f"the domain itself cannot: {one.denial}"
@@ -190,16 +250,18 @@ def _ability(one: AbilityAnswer) -> Answer:
     )
 
 
-def _holder(one: HolderAnswer) -> Answer:
+def _holder(one: HolderAnswer, register: Principal | None) -> Answer:
     attributes = "all attributes" if one.attributes is None else " ".join(one.attributes)
     return Answer(
         row("", one.principal, **plain(one)),
+        row("  register of", register, **({} if register is None else {"register": str(register)})),
         row("  until", one.until or "unbounded"),
         row("  attributes", attributes),
         row("  where", one.windows),
         row("  set", one.transformations),
         row("  if", "a condition holds at the moment of use" if one.is_conditional else None),
         row("  by", [" → ".join(id_[:16] for id_ in chain) for chain in one.chains]),
+        row("  passes on", "it may" if one.may_pass_on else None),
     )
 
 

@@ -144,14 +144,19 @@ class AccessRegister(AccessCore):
         evidence, decision = self._decided(request, pool, question.at, tester)
         # A decision answers the question with a yes, or with a yes under a condition.
         chains = tuple(chain.certificates for chain in evidence.chains if chain.certificates)
+        passes_on = any(chain.may_delegate for chain in evidence.chains)
         if isinstance(decision, Permit):
             uid = question.attribute
             is_yes = uid is None or any(shows(window, uid) for window in decision.view.windows)
-            return Holder(principal, decision.view, decision.until, chains) if is_yes else None
+            return (
+                Holder(principal, decision.view, decision.until, chains, may_pass_on=passes_on)
+                if is_yes else None
+            )  # fmt: skip
         if decision.code != "POLICY-CONDITION-NOT-MET":
             return None
         ends = [one.validity.not_after for one in evidence.chains if one.validity.not_after is not None]
-        return Holder(principal, None, min(ends, default=None), chains, is_conditional=True)
+        until = min(ends, default=None)
+        return Holder(principal, None, until, chains, is_conditional=True, may_pass_on=passes_on)
 
     def _decided(
         self, request: Request, pool: Sequence[SignedCertificate], at: Instant, tester: Tester

@@ -211,6 +211,8 @@ class Holder:
     chains: tuple[tuple[SignedCertificate, ...], ...]
     """Empty for the owner, who needs none."""
     is_conditional: bool = False
+    may_pass_on: bool = False
+    """It may let others: this register knows whom as far as that was registered here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,7 @@ def holder_answer(holder: Holder, event_type: VerifiedType) -> HolderAnswer:
         [[one.id.hex() for one in chain] for chain in holder.chains],
         holder.is_conditional,
         sorted(format_rule(rule, names) for rule in rules),
+        holder.may_pass_on,
     )
 
 
