@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from maia.api.client import DomainClient
 from maia.credentials import Principal, SignedCertificate, SigningKey
-from maia.errors import BadInput, MaiaError
-from maia.net.addresses import host_and_port
+from maia.errors import MaiaError
+from maia.net.addresses import BadAddress, host_and_port
 
 ASKED_MAX: Final = 16
 """Registers that are asked for one list."""
@@ -81,7 +81,7 @@ def servers_told(words: Iterable[str], read: Callable[[str], Principal]) -> dict
     for word in words:
         name, at, server = word.rpartition("@")
         if not (at and name):
-            raise BadInput("INPUT-OPTION-VALUE", f"`{word[:80]}` is not NAME@HOST:PORT")
+            raise BadAddress(f"`{word[:80]}` is not `NAME@HOST:PORT`")
         host_and_port(server)
         found[read(name)] = server
     return found
