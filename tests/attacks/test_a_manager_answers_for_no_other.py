@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from maia.errors import ProtocolViolation
-from maia.sealing.groups.manager_links import ManagerLink
 from maia.sealing.groups.membership import keys_digest
 from maia.sealing.keys.delivery import SessionKey, seal_to
 from maia.sealing.keys.parcels import pack_past, past_info
+from maia.sealing.member.manager_links import ManagerLink
 from maia.sealing.member.settings import Challenged, KeysRefused, WriterReceived
 from maia.validity import question_from_bytes, question_to_bytes
 from maia.wire.codec import decode

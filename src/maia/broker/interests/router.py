@@ -4,7 +4,7 @@ Two answers implement this interface: the rendezvous (`rendezvous.py`), where
 brokers find each other and interests of a type meet at one of them, and the
 mesh (`mesh.py`), where neighbours are configured and interests are flooded. The
 rest of the broker knows neither. Both keep what is wanted in the same routing
-table (`state.routes.book`), in which a hop is whoever said what it wants: a
+table (`Routes.book`), in which a hop is whoever said what it wants: a
 neighbour in the one, the router at the far end in the other.
 """
 

@@ -44,7 +44,6 @@ from maia.types import Sealing, SealingLevel
 from maia.wire.codec import encode_known
 from maia.wire.effects import Effect, LinkId, Logged, Record, Send
 from maia.wire.messages import (
-    Carried,
     CarriedSigned,
     Column,
     OpenContent,
@@ -507,11 +506,6 @@ class SignTogether:
         """Hold the place of a frame in the order of effects; `form` is what goes to this link."""
         self._note(draft)
         turn.add(_SendOnceSigned(link, b"", form, draft))
-
-    def send_carried(self, link: LinkId, frame: Carried, right: bytes, turn: Turn) -> None:
-        """Sign a frame in the clear, under a right that the link was shown, and send it."""
-        draft = draft_signed(frame, self._seals.sealer.principal, right=right, at=turn.now)
-        self.send(link, draft.frame, draft, turn)
 
     def record(
         self, log: Recording, draft: Draft, part: Transit, turn: Turn, inner: Transit | None = None

@@ -19,7 +19,7 @@ from typing import Final
 from maia.credentials import Principal, SignedCertificate, VerificationCache, certificate_to_bytes
 from maia.errors import MaiaError, Unavailable
 from maia.events import Instant
-from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks
+from maia.sealing.member.manager_links import ManagerLink, ManagerLinks
 from maia.sealing.member.settings import MemberSettings
 from maia.sessions.session import Established, Session, goodbye, statements_for
 from maia.types import Sealing, VerifiedType, definition_to_bytes

@@ -39,7 +39,6 @@ from maia.credentials import (
 from maia.errors import MaiaError, ProtocolViolation, Refusal, Unavailable
 from maia.events import INSTANT_MAX, AttributeUid, Instant, just_after, seconds_after
 from maia.sealing.groups.key_group import GroupId
-from maia.sealing.groups.manager_links import ManagerLink, ManagerLinks, ManagerSilent
 from maia.sealing.groups.membership import (
     AnsweredRights,
     Claim,
@@ -54,6 +53,7 @@ from maia.sealing.keys.epochs import EpochForked, epoch_to_bytes
 from maia.sealing.keys.key_ring import KeyRing
 from maia.sealing.keys.parcels import parcel_info, past_info, unpack, unpack_past
 from maia.sealing.keys.type_keys import KEPT_HEAD, KeysMissed, TypeKeys
+from maia.sealing.member.manager_links import ManagerLink, ManagerLinks, ManagerSilent
 from maia.sealing.member.past import MemberPast, PastReading
 from maia.sealing.member.settings import KeysChanged, KeysRefused, MemberSettings, Notice, WriterReceived
 from maia.sessions.challenges import QuestionNotOurs
