@@ -33,7 +33,7 @@ ROGUE = SigningKey.from_seed(b"\x0f" * 32)
 
 def rogue_broker(net: Net, at: str = "CCS broker") -> NetClient:
     """Connect a peer with a right to connect who says that it is a broker."""
-    credentials = (net.cast.connect_right(ROGUE.principal),)
+    credentials = (net.cast.broker_right(ROGUE),)
     return net.client("a rogue broker", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
 

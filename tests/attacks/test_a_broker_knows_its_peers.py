@@ -162,9 +162,7 @@ def test_a_broker_does_not_act_as_a_client() -> None:
     net = Net()
     net.broker()
     key = SigningKey.from_seed(b"\x0a" * 32)
-    peer = net.client(
-        "a broker", key=key, credentials=(net.cast.connect_right(key.principal),), address="peer:1"
-    )
+    peer = net.client("a broker", key=key, credentials=(net.cast.broker_right(key),), address="peer:1")
     camera = net.cast.keys["camera at Victoria"]
     peer.advertise(signed_by=camera, credentials=net.cast.certificates)
     assert peer.bye == "PROTOCOL-CLIENTS-ONLY"
@@ -198,7 +196,7 @@ def test_rights_on_another_network_open_nothing_here() -> None:
     hello = Hello(
         PROTOCOL_VERSION,
         network_to_bytes(elsewhere),
-        shown((net.cast.connect_right(key.principal),)),
+        shown((net.cast.broker_right(key),)),
         TOKEN,
         None,
     )

@@ -70,7 +70,7 @@ class Town:
     def neighbour(self) -> NetClient:
         """Connect a peer that may connect, and says that it is a broker."""
         key = SigningKey.from_seed(next(self.numbers).to_bytes(32))
-        right = (self.net.cast.connect_right(key.principal),)
+        right = (self.net.cast.broker_right(key),)
         address = f"{key.principal.key.hex()[:8]}:1"
         return self.net.client(address, key=key, credentials=right, address=address)
 

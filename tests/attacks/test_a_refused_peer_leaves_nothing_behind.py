@@ -116,7 +116,7 @@ def many_like(data: bytes, first: int, count: int) -> list[bytes]:
 
 def rogue_broker(net: Net) -> NetClient:
     """Connect a peer with nothing but a right to connect, who says that it is a broker."""
-    right = net.cast.connect_right(ROGUE.principal)
+    right = net.cast.broker_right(ROGUE)
     rogue = net.client("a rogue broker", key=ROGUE, credentials=(right,), address="rogue:1")
     assert rogue.last(Welcome)
     return rogue
@@ -400,7 +400,7 @@ def test_what_others_say_of_a_broker_is_not_held_against_it() -> None:
     for number in led[:15]:
         rogue.say(Replica(type_of(number), holder, [wanted(number, SIZE)], False))
     rogue.hang_up()
-    right = net.cast.connect_right(honest_key.principal)
+    right = net.cast.broker_right(honest_key)
     honest = net.client("an honest broker", key=honest_key, credentials=(right,), address="honest:1")
     node = node_id_of_key(honest_key.principal.key)
     assert any(routes.book.entries(node, type_of(number)) for number in led[:15]), "it was adopted"

@@ -47,7 +47,7 @@ class Town:
 
     def _neighbour(self, key: SigningKey) -> NetClient:
         address = f"{key.principal.key.hex()[:8]}:1"
-        right = (self.net.cast.connect_right(key.principal),)
+        right = (self.net.cast.broker_right(key),)
         return self.net.client(address, key=key, credentials=right, address=address)
 
     def takes_over(self, wanted: Wanted, *, offers: bool) -> None:

@@ -28,7 +28,7 @@ def net() -> Net:
 
 def rogue_broker(net: Net, at: str = "") -> NetClient:
     """Connect a broker that was shown the requests of clients, and keeps them."""
-    credentials = (net.cast.connect_right(ROGUE.principal),)
+    credentials = (net.cast.broker_right(ROGUE),)
     return net.client(
         "a rogue broker", at or net.first, key=ROGUE, credentials=credentials, address="rogue:1"
     )
@@ -91,7 +91,7 @@ def test_an_older_request_counts_no_more_once_a_newer_one_was_seen(net: Net) -> 
     old = smith.request(Action.SUBSCRIBE)
     net.advance(1)
     honest_key = SigningKey.from_seed(b"\x0e" * 32)
-    credentials = (net.cast.connect_right(honest_key.principal),)
+    credentials = (net.cast.broker_right(honest_key),)
     honest = net.client(
         "another broker", net.first, key=honest_key, credentials=credentials, address="good:1"
     )

@@ -106,7 +106,7 @@ def test_what_it_signs_while_it_has_not_received_of_it_is_delivered_by_no_peer_w
 def test_other_certificates_leave_its_keys_alone() -> None:
     net = RevokingNet()
     camera, office = camera_and_reader(net)
-    net.issuer.revoke(net.cast.connect_right(net.cast.identity("a broker that is gone")[0].principal))
+    net.issuer.revoke(net.cast.broker_right(net.cast.identity("a broker that is gone")[0].principal))
     camera.publish(1, sighting("LC04 ABC"))
     assert net.has_keys(net.met)
     assert len(office.events()) == 1

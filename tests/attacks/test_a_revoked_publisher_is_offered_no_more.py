@@ -30,7 +30,7 @@ def the_type(net: Net) -> bytes:
 
 def dishonest_edge(net: Net) -> NetClient:
     """A broker of which no peer knows that it does not let go of a publisher."""
-    credentials = (net.cast.connect_right(EDGE.principal),)
+    credentials = (net.cast.broker_right(EDGE),)
     return net.client("a dishonest edge", key=EDGE, credentials=credentials, address="edge:1")
 
 
@@ -40,7 +40,7 @@ def vouched_right(net: Net, key: SigningKey) -> SignedCertificate:
 
 
 def pool(net: Net, key: SigningKey, right: SignedCertificate) -> tuple[SignedCertificate, ...]:
-    return net.cast.connect_right(key.principal), net.cast.issued("PITO to CCS", Action.PUBLISH), right
+    return net.cast.broker_right(key), net.cast.issued("PITO to CCS", Action.PUBLISH), right
 
 
 def offer(net: Net, right: SignedCertificate) -> Offer:

@@ -66,7 +66,7 @@ class Town:
     def edge(self, number: int, at: NetBroker) -> NetClient:
         """Connect a broker that says what another one said of a camera, as its own."""
         key = self.bystander(number)
-        right, address = (self.net.cast.connect_right(key.principal),), f"edge{number}:1"
+        right, address = (self.net.cast.broker_right(key),), f"edge{number}:1"
         edge = self.net.client(address, at.name, key=key, credentials=right, address=address)
         return edge.say(self.offers[number])
 

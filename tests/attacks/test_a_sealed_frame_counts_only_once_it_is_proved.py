@@ -61,7 +61,7 @@ class City:
         )
         keys = (SigningKey.from_seed(number.to_bytes(32)) for number in count(7))
         key = next(one for one in keys if closeness(node_id_of_key(one.principal.key), point) > nearest)
-        credentials = (self.net.cast.connect_right(key.principal),)
+        credentials = (self.net.cast.broker_right(key),)
         rogue = self.net.client("rogue", at.name, key=key, credentials=credentials, address="rogue:1")
         if offers:
             rogue.say(sealed_offer(self.net.type_id, made_up_proof()))

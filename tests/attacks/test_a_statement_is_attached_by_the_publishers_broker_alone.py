@@ -81,7 +81,7 @@ async def watched_broker() -> AsyncIterator[tuple[str, Subscription]]:
 
 async def as_router(peer: Stranger) -> None:
     """Shake hands as a broker, and offer the type."""
-    right = STORY.connect_right(ROUTER.principal)
+    right = STORY.broker_right(ROUTER)
     await soon(peer.hear())
     peer.say(hello(address="127.0.0.1:1", credentials=[certificate_to_bytes(right)]))
     await heard(peer, Identify)  # the broker shows its own statement to a neighbour

@@ -85,7 +85,7 @@ class Town:
         return self.net.client(VICTORIA, credentials=rights_without(self.world, VICTORIA, name))
 
     def rogue(self) -> NetClient:
-        credentials = (self.net.cast.connect_right(ROGUE.principal),)
+        credentials = (self.net.cast.broker_right(ROGUE),)
         return self.net.client("a rogue broker", key=ROGUE, credentials=credentials, address="rogue:1")
 
     def request(self, who: str, definition: SignedDefinition, action: Action = Action.PUBLISH) -> bytes:

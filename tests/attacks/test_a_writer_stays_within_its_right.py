@@ -68,7 +68,7 @@ def the_cast(whose: str, terms: dict[str, Any], *, sealed: bool = False) -> Cast
         terms = {"transformations": set_to(cast, terms["transformations"])}
     cast = cast.let("doctor", Action.PUBLISH, **(terms if whose == "doctor" else {}))
     own = cast.right("edge", Action.PUBLISH, **(terms if whose == "edge" else {}))
-    wallets = {name: (cast.connect_right(cast.keys[name]),) for name in LINE}
+    wallets = {name: (cast.broker_right(cast.keys[name]),) for name in LINE}
     far = (*wallets["far"], cast.right("far", Action.SUBSCRIBE))
     return replace(cast, wallets={**wallets, "edge": (*wallets["edge"], own), "far": far})
 

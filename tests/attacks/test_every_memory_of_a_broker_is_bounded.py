@@ -66,7 +66,7 @@ Sizes = Iterator[int]
 
 def rogue_broker(net: Net, at: str = "CCS broker") -> NetClient:
     """Connect a key with nothing but a right to connect; it says that it is a broker."""
-    credentials = (net.cast.connect_right(ROGUE.principal),)
+    credentials = (net.cast.broker_right(ROGUE),)
     return net.client("a rogue broker", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
 
@@ -180,7 +180,7 @@ def principals_with_a_quota(**limits: int) -> Sizes:
     net, state = one_broker(**limits)
     for number in range(STEPS):
         key = fresh_key(number)
-        net.client("x", key=key, credentials=(net.cast.connect_right(key.principal),)).subscribe()
+        net.client("x", key=key, credentials=(net.cast.broker_right(key),)).subscribe()
         yield len(state.dispatch.quota._buckets)
 
 

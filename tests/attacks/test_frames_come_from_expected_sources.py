@@ -74,7 +74,7 @@ class Town:
             for number in count(1)
             if self.distance(one := SigningKey.from_seed(number.to_bytes(32))) > self.far
         )
-        right = (self.net.cast.connect_right(key.principal),)
+        right = (self.net.cast.broker_right(key),)
         address = f"{key.principal.key.hex()[:8]}:1"
         return self.net.client(address, key=key, credentials=right, address=address)
 
@@ -303,7 +303,7 @@ def test_a_type_that_does_not_exist_is_neither_recorded_nor_remembered(sealed: b
     net = Net(verify_in_transit=1.0, recording=RECORDING)
     broker = net.broker()
     key = SigningKey.from_seed(b"\x0f" * 32)
-    credentials = (net.cast.connect_right(key.principal),)
+    credentials = (net.cast.broker_right(key),)
     rogue = net.client("rogue", key=key, credentials=credentials, address="rogue:1")
     made_up = node_id_to_bytes(node_id_of_key(key.principal.key)) + bytes(16)
     if offers:

@@ -374,6 +374,7 @@ def test_a_request_numbered_like_the_connection_is_no_connection(net: Net) -> No
 
 def test_brokers_do_not_bring_answers(net: Net) -> None:
     """A68: only a client is asked, so only a client answers."""
-    broker: NetClient = net.client("CCS", address="127.0.0.1:7999")
+    right = net.cast.broker_right(net.cast.keys["CCS"])
+    broker: NetClient = net.client("CCS", credentials=(right,), address="127.0.0.1:7999")
     broker.say(Vouched(1, []))
     assert broker.bye == "PROTOCOL-CLIENTS-ONLY"

@@ -68,7 +68,7 @@ class World:
         return detective
 
     def rogue(self, at: str) -> NetClient:
-        credentials = (self.net.cast.connect_right(ROGUE.principal),)
+        credentials = (self.net.cast.broker_right(ROGUE),)
         return self.net.client("a rogue", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
     def told(self) -> Wanted:
@@ -314,7 +314,7 @@ def test_plain_interests_of_a_sealed_type_are_refused_however_seldom_proofs_are_
     (ccs, *_) = net.three()
     net.hold(ccs, *EVERY_KEY)
     net.client("camera at Victoria").advertise()
-    credentials = (net.cast.connect_right(ROGUE.principal),)
+    credentials = (net.cast.broker_right(ROGUE),)
     rogue = net.client("a rogue", key=ROGUE, credentials=credentials, address="rogue:1")
     rogue.say(Interest(net.type_id, [Wanted(b"w" * 16, filter_to_bytes(ALWAYS), None, [])], []))
     assert net.type_id not in ccs.parts.routes.book.types()

@@ -79,7 +79,7 @@ def test_a_last_word_is_forgotten_only_if_that_is_said_where_it_came_from(net: N
     camera.publish(camera.advertise(), sighting("last word"))
     asking(net, CCS)
     (held,) = net.brokers[CCS].parts.retained.of_type(the_type(net))
-    right = net.cast.connect_right(ROGUE.principal)
+    right = net.cast.broker_right(ROGUE)
     rogue = net.client("a rogue broker", CCS, key=ROGUE, credentials=(right,), address="rogue:1")
     rogue.say(StateGone(the_type(net), held[0], held[1]))
     assert len(asking(net, CCS).events()) == 1
@@ -104,7 +104,7 @@ def asked_rogue(net: Net) -> tuple[NetClient, NetClient, bytes]:
     """A rogue broker that carries a true offer, and is asked what was said last."""
     camera = net.client(CAMERA, MET)
     camera.advertise()
-    key = net.cast.connect_right(ROGUE.principal)
+    key = net.cast.broker_right(ROGUE)
     rogue = net.client("a rogue broker", CCS, key=ROGUE, credentials=(key,), address="rogue:1")
     rogue.say(Offer(the_type(net), True, camera.request(Action.PUBLISH), shown(net.cast.certificates)))
     billing = net.client(BILLING)
@@ -172,7 +172,7 @@ def test_only_who_was_asked_says_that_it_has_answered(net: Net) -> None:
     """A67: another neighbour knows the question, and would have it that something is missing."""
     rogue, billing, question = asked_rogue(net)
     key = SigningKey.from_seed(b"\x0e" * 32)
-    right = net.cast.connect_right(key.principal)
+    right = net.cast.broker_right(key)
     other = net.client("another rogue", CCS, key=key, credentials=(right,), address="other:1")
     other.say(StateDone(question, is_whole=False))
     rogue.say(StateDone(question, is_whole=True))

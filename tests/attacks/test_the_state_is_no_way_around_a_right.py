@@ -44,7 +44,7 @@ def net() -> Net:
 
 def rogue_broker(net: Net, at: str) -> NetClient:
     """Connect a peer with a right to connect who says that it is a broker."""
-    credentials = (net.cast.connect_right(ROGUE.principal),)
+    credentials = (net.cast.broker_right(ROGUE),)
     return net.client("a rogue broker", at, key=ROGUE, credentials=credentials, address="rogue:1")
 
 

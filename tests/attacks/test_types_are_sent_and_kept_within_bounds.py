@@ -138,7 +138,7 @@ def test_a_neighbour_that_lies_or_is_silent_prevents_no_answer() -> None:
     versions, others = lineage(net.cast, "uk.test.Long", 2), lineage(net.cast, "uk.test.Other", 1)
     subscribed(net.client(OWNER), *versions)
     key = SigningKey.from_seed(b"n" * 32)
-    right = (net.cast.connect_right(key.principal),)
+    right = (net.cast.broker_right(key),)
     neighbour = net.client("a neighbour", key=key, credentials=right, address="near:1")
     billing = net.client("billing office")
     assert versions_told(billing, versions[0]) == []

@@ -30,7 +30,7 @@ def test_long_chains_that_were_made_up_are_not_remembered(told: str, length: int
     rogue = net.client(
         "a rogue broker",
         key=ROGUE,
-        credentials=(net.cast.connect_right(ROGUE.principal),),
+        credentials=(net.cast.broker_right(ROGUE),),
         address="rogue:1",
     )
     say(net, rogue, told, 0, length)  # whatever is made once is made before

@@ -199,7 +199,7 @@ ADMIN = frozenset({Action.PUBLISH, Action.SUBSCRIBE})
 
 def rogue_broker(net: Net) -> NetClient:
     """Connect a key with nothing but a right to connect, which says that it is a broker."""
-    credentials = (net.cast.connect_right(ROGUE.principal),)
+    credentials = (net.cast.broker_right(ROGUE),)
     return net.client("a rogue broker", key=ROGUE, credentials=credentials, address="rogue:1")
 
 

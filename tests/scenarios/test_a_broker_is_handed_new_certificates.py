@@ -23,7 +23,8 @@ def test_new_certificates_are_shown_and_broken_ones_are_not_taken(tmp_path: Path
 
     def issue(who: str, name: str, days: int) -> None:
         run("cert", "issue", "-k", "pito.key", "--subject", f"{who}.pub", "--owner", "pito.pub", "--network",
-            NETWORK, "--action", "connect", "--days", days, "-o", f"{who}-certs/{name}.cert")  # fmt: skip
+            NETWORK, "--action", "connect", "--action", "broker", "--days", days,
+            "-o", f"{who}-certs/{name}.cert")  # fmt: skip
 
     def seen(event: str) -> int:
         return len(re.findall(rf'"event": "{event}"', (tmp_path / "err.log").read_text()))

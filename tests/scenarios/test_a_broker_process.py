@@ -69,7 +69,7 @@ def test_it_says_where_it_listens_and_stops_cleanly(home: Path, number: signal.S
     log = [json.loads(line) for line in (home / "err.log").read_text().splitlines()]
     assert [line["event"] for line in log if line["event"] != "expiring"] == ["started", "stopping"]
     (warning,) = (line for line in log if line["event"] == "expiring")  # the certificate holds for two days
-    assert (warning["level"], warning["actions"]) == ("warning", ["connect", "serve"])
+    assert (warning["level"], warning["actions"]) == ("warning", ["broker", "connect", "serve"])
     assert "\nmaia_certificates_expiring 1.0\n" in metrics
     assert not (home / "data" / "status.door").exists()
 

@@ -104,13 +104,14 @@ def made(folder: Path, port: int) -> None:
         run("key", "new", f"{who}.key")
     of_pito = ("cert", "issue", "-k", "pito.key", "--days", 2)
     for who, actions in {
-        "broker": ["connect", "serve"], "court": ["connect", "install"], "met": ["connect", "install"],
+        "broker": ["broker", "serve"], "court": ["connect", "install"], "met": ["connect", "install"],
         "smith": ["connect"], "camera": ["connect"],
     }.items():  # fmt: skip
         (folder / f"{who}-certs").mkdir()
         for action in actions:
             run(*of_pito, "--subject", f"{who}.pub", "--owner", "pito.pub", "--network", NETWORK,
-                "--action", action, "-o", f"{who}-certs/{action}.cert")  # fmt: skip
+                *(("--action", "connect") if action == "broker" else ()), "--action", action,
+                "-o", f"{who}-certs/{action}.cert")  # fmt: skip
     run("type", "define", "-k", "pito.key", "--name", "uk.gov.pito.Numberplate", "-a", "numberplate:string",
         "-a", "location:string", "-a", "timestamp:timestamp", "-o", "np.type")  # fmt: skip
     (folder / "met-held").mkdir()

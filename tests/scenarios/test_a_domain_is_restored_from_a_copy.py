@@ -94,8 +94,7 @@ def town(tmp_path: Path) -> Iterator[Town]:
             "Met",
             "--action",
             "connect",
-            "--action",
-            "serve",
+            *(("--action", "serve", "--action", "broker") if who == "broker" else ()),
             "-o",
             f"{who}-certs/connect.cert",
         )

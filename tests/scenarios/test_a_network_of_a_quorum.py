@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from maia.testing import wait_until
-from support.network_process import NETWORK, address_of
+from support.network_process import BROKER, NETWORK, OPEN, address_of
 from support.processes import Answer, maia, running_maia
 
 CONFIG = f"""\
@@ -92,13 +92,13 @@ def forces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     owned = ("--owner", "police.quorum", "-c", "manager-certs", "--name", "Numberplate")
     done(home, "type", "define", "-k", "manager.key", *owned, *attributes, "-o", "np.type")
     done(home, "type", "verify", "np.type", "--constitution", "police.quorum")
-    allow(home, "broker", ("met", "kent"), "connect", "--action", "serve", "--network", NETWORK)
+    allow(home, "broker", ("met", "kent"), "connect", *OPEN, *BROKER, "--network", NETWORK)
     allow(home, "broker", ("met", "kent"), "publish", "--type", "Numberplate")  # it signs what is published
     connected(home, "camera", ("met", "kent"), may="publish")
     connected(home, "early", ("met", "essex"))
     connected(home, "late", ("met", "surrey"))
     connected(home, "loner", ("met",))
-    allow(home, "outsider", ("essex",), "connect", "--action", "serve", "--network", NETWORK)
+    allow(home, "outsider", ("essex",), "connect", *OPEN, *BROKER, "--network", NETWORK)
     allow(home, "outsider", ("met", "kent"), "subscribe", "--type", "Numberplate")
     subprocess.run(["cp", "police.quorum", "outsider-certs/"], cwd=home, check=True)
     subprocess.run(["cp", "police.quorum", "broker-certs/"], cwd=home, check=True)
@@ -164,7 +164,7 @@ def test_one_of_three_lets_no_client_into_the_network(home: Path) -> None:
         assert kept_out.returncode == 3, kept_out.stderr
         assert "POLICY-NO-CHAIN" in kept_out.stderr
         assert "UK Police Network" in kept_out.stderr
-        allow(home, "outsider", ("kent",), "connect", "--action", "serve", "--network", NETWORK)
+        allow(home, "outsider", ("kent",), "connect", *OPEN, *BROKER, "--network", NETWORK)
         assert reads(home, "outsider", address).returncode == 0
 
 
@@ -200,7 +200,7 @@ def test_an_open_subscription_ends_with_the_member_that_it_depends_on(home: Path
 
 def test_a_broker_does_not_serve_an_edge_that_goes_by_the_old_constitution(home: Path) -> None:
     """The subscriber's own broker was not given the change, or does not want to know of it."""
-    allow(home, "edge", ("met", "kent"), "connect", "--action", "serve", "--network", NETWORK)
+    allow(home, "edge", ("met", "kent"), "connect", *OPEN, *BROKER, "--network", NETWORK)
     subprocess.run(["cp", "police.quorum", "edge-certs/"], cwd=home, check=True)
     edge, reader = home / "edge", home / "reader"
     for folder in (edge, reader):

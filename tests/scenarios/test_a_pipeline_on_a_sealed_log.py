@@ -68,7 +68,8 @@ def home(tmp_path: Path) -> Path:
     }
     for who in (*rights, "stranger"):
         (tmp_path / f"{who}-certs").mkdir()
-        issue(tmp_path, who, "connect", "--action", "serve", "--owner", "pito.pub", "--network", NETWORK)
+        as_broker = ("--action", "serve", "--action", "broker") if who == "broker" else ()
+        issue(tmp_path, who, "connect", *as_broker, "--owner", "pito.pub", "--network", NETWORK)
         for action in rights.get(who, ()):
             issue(tmp_path, who, action, "-d", "np.type")
     (tmp_path / "domain.toml").write_text(DOMAIN)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from maia.testing import wait_until
-from support.network_process import NETWORK, address_of, config
+from support.network_process import BROKER, NETWORK, OPEN, address_of, config
 from support.processes import Answer, maia, running_maia
 
 POLICY = """\
@@ -60,8 +60,7 @@ def agency(tmp_path_factory: pytest.TempPathFactory) -> Path:
             *words,
             "--action",
             "connect",
-            "--action",
-            "serve",
+            *((*OPEN, *BROKER) if who == "broker" else ()),
             *about,
             "-o",
             f"{who}-certs/connect.cert",

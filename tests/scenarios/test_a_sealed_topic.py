@@ -24,7 +24,7 @@ TOPICS = ("/news/uk/sport", "/news/uk/politics", "/news/fr/sport/cycling")
 @pytest.fixture
 def city(tmp_path: Path) -> Path:
     make_keys(tmp_path, "keys", "north", "south", "desk", "reader")
-    lets_connect(tmp_path, "keys", "north", "south", "desk", "reader")
+    lets_connect(tmp_path, "keys", "north", "south", "desk", "reader", brokers=("north", "south"))
     (tmp_path / "domain.toml").write_text(config("keys", "drift_s = 30\nback_dating_s = 10\n"))
     return tmp_path
 

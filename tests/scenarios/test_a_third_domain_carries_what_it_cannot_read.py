@@ -30,6 +30,7 @@ from maia.credentials import (
     certificate_to_text,
     exact_name,
 )
+from maia.credentials.brokers import AS_BROKER
 from maia.domain import DomainSettings
 from maia.domain.server.process import run_key_server
 from maia.events import Instant
@@ -67,7 +68,7 @@ def right(story: Cast, to: Principal, *actions: Action) -> SignedCertificate:
     name = story.type_name
     pattern = (
         NetworkPattern(story.network.owner, exact_name(story.network.name))
-        if actions == (Action.CONNECT,)
+        if Action.CONNECT in actions
         else TypePattern(name.owner, exact_name(name.name), None)
     )
     return story.grant("PITO", to, pattern, *actions)
@@ -181,7 +182,7 @@ async def told_the_story(
         first, last = key_of("CCS broker"), key_of("Met broker")
         middle = key_nearest_to_the_type(story, first, last)
         domains = [
-            Domain(name, key, (right(story, key.principal, Action.CONNECT), *rights), folder / name)
+            Domain(name, key, (right(story, key.principal, *AS_BROKER), *rights), folder / name)
             for name, key, rights in (
                 ("ccs", first, (right(story, first.principal, Action.PUBLISH, Action.SUBSCRIBE),)),
                 ("third", middle, ()),

@@ -119,7 +119,7 @@ async def town(folder: Path) -> AsyncIterator[Town]:
         brokers: list[RunningBroker] = []
         for name in ("west", "east"):
             key = key_of(name)
-            settings = BrokerSettings(NETWORK, "127.0.0.1:0", (may(key.principal, Action.CONNECT),))
+            settings = BrokerSettings(NETWORK, "127.0.0.1:0", (may(key.principal, Action.BROKER),))
             settings = replace(settings, seeds=tuple(one.address for one in brokers))
             brokers.append(await stack.enter_async_context(run_broker(key, settings)))
         west, east = brokers

@@ -62,8 +62,9 @@ def made(folder: Path, *, broker: int, api: int) -> None:
         (folder / f"{who}-certs").mkdir()
     issued = ("cert", "issue", "-k", "met.key", "--owner", "met.pub", "--days", 2)
     for who in ("broker", "smith"):
+        as_broker = ("--action", "serve", "--action", "broker") if who == "broker" else ()
         run(folder, *issued, "--subject", f"{who}.pub", "--network", NETWORK, "--action", "connect",
-            "--action", "serve", "-o", f"{who}-certs/connect.cert")  # fmt: skip
+            *as_broker, "-o", f"{who}-certs/connect.cert")  # fmt: skip
     run(folder, *issued, "--subject", "desk.pub", "--topic", "/admin/*", "--action", "publish",
         "--action", "subscribe", "-o", "desk-certs/admin.cert")  # fmt: skip
     run(folder, "type", "define", "-k", "met.key", "--name", "Warrant", "-a", "street:string",

@@ -167,7 +167,7 @@ async def test_a_broker_is_confirmed_while_it_holds_keys_and_put_out_when_it_is_
     """A30, A35: the broker's own wallet says where the station is; no client asks about anything else."""
     async with town(tmp_path) as here:
         wallet = await here.wallet(WEST)
-        own = (may(WEST.principal, Action.CONNECT), *wallet.chains)
+        own = (may(WEST.principal, Action.BROKER), *wallet.chains)
         settings = BrokerSettings(NETWORK, "127.0.0.1:0", own)
         shown = [may(ADA.principal, Action.CONNECT), reads(ADA)]
         async with (

@@ -99,7 +99,7 @@ async def town(folder: Path, *, states: bool) -> AsyncIterator[Town]:
     async with AsyncExitStack() as serving, AsyncExitStack() as stack:
         key = key_of("west")
         settings = BrokerSettings(
-            NETWORK, "127.0.0.1:0", (may(key.principal, Action.CONNECT),), lease_s=LEASE_S
+            NETWORK, "127.0.0.1:0", (may(key.principal, Action.BROKER),), lease_s=LEASE_S
         )
         broker = await stack.enter_async_context(run_broker(key, settings))
         address = f"127.0.0.1:{free_port()}"

@@ -61,7 +61,7 @@ async def two_brokers(folder: Path) -> AsyncIterator[tuple[RunningBroker, Runnin
         await until(lambda: system_now() > before, "requests are signed after the broker's start")
         seed = f"{HERE.principal}@{first.statement_address}"
         joined = settings(
-            credentials=(STORY.connect_right(THERE.principal),),
+            credentials=(STORY.broker_right(THERE),),
             seeds=(seed,),
             identity=TRUST,
             recording=RecordingSettings(),

@@ -114,7 +114,7 @@ async def world() -> AsyncIterator[World]:
 
         here = await broker("here")
         seed = f"{HERE.principal}@{here.statement_address}"
-        credentials = (STORY.connect_right(THERE.principal),)
+        credentials = (STORY.broker_right(THERE),)
         there = await broker("there", credentials=credentials, seeds=(seed,))
         await until(lambda: there.status()["peers"], "the brokers are connected")
         camera = await connected("camera", CAMERA, here, HERE)

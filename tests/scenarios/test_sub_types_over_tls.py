@@ -14,7 +14,7 @@ from maia.credentials import SigningKey, TestKind, statement_to_bytes
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
-from maia.testing import Statements, broker_settings, in_a_loop, soon
+from maia.testing import Statements, broker_settings, in_a_loop, serving, soon
 from maia.types import validity_definition
 from support.live import BROKER, client
 from support.numberplate import tell_numberplate_story
@@ -32,8 +32,8 @@ async def two_brokers(folder: Path) -> AsyncIterator[tuple[RunningBroker, Runnin
     async with AsyncExitStack() as stack:
         log = stack.enter_context(EventLog.open(folder / "log"))
         recorder = LogRecorder(log, clock=system_now, records=QuietRecords())
-        first = await stack.enter_async_context(run_broker(STORY.keys[BROKER], broker_settings(STORY)))
-        connects = (STORY.connect_right(OTHER.principal),)
+        first = await stack.enter_async_context(serving(STORY, BROKER))
+        connects = (STORY.broker_right(OTHER),)
         joined = broker_settings(
             STORY, credentials=connects, seeds=(first.address,), recording=RecordingSettings()
         )

@@ -39,7 +39,7 @@ async def test_a_subscription_requires_a_level_of_every_router_on_the_way():
     async with AsyncExitStack() as stack:
         trusted = {"identity": TRUST, "paths": True}
         here = await stack.enter_async_context(run_broker(HERE, replace(settings(), **trusted)))
-        shown = (STORY.connect_right(THERE.principal),)
+        shown = (STORY.broker_right(THERE),)
         there = await stack.enter_async_context(
             run_broker(THERE, replace(settings(credentials=shown, seeds=(here.address,)), **trusted))
         )

@@ -30,6 +30,7 @@ from maia.credentials import (
     certificate_to_text,
     parse_name_pattern,
 )
+from maia.credentials.brokers import AS_BROKER
 from maia.events import Instant
 from maia.net.tls import leaf_of, null_authority
 from maia.predicates import Comparison, Operator
@@ -237,7 +238,7 @@ def test_typescript_asks_for_its_brokers_right_and_takes_several_topics(tmp_path
             tree = TypePattern(OWNER.principal, parse_name_pattern("topic.alarms"), None)
             seen = granted(OWNER, reader, tree, Action.SUBSCRIBE)
             told = granted(OWNER, writer, tree, Action.PUBLISH)
-            closed = granted(OWNER, BROKER, NetworkName(OWNER.principal, NETWORK), Action.CONNECT)
+            closed = granted(OWNER, BROKER, NetworkName(OWNER.principal, NETWORK), *AS_BROKER)
             own = granted(OWNER, BROKER, tree, Action.SUBSCRIBE)
             for held, said in (((closed,), "code"), ((closed, own), "subscribed")):
                 settings = BrokerSettings(NetworkName(OWNER.principal, NETWORK), "127.0.0.1:0", held)

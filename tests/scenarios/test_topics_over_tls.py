@@ -14,7 +14,7 @@ from maia.broker.server.log_recording import LogRecorder
 from maia.broker.server.server import run_broker
 from maia.broker.settings import BrokerSettings, RecordingSettings
 from maia.clock import system_now
-from maia.credentials import BadName, NetworkName, TopicName
+from maia.credentials import Action, BadName, NetworkName, TopicName
 from maia.log.disk.event_log import EventLog
 from maia.net.observer import QuietRecords
 from maia.net.stores import FolderStore
@@ -156,7 +156,7 @@ async def test_a_durable_reader_of_topics_comes_back_for_what_it_missed(tmp_path
     settings = BrokerSettings(
         NetworkName(CITY.principal, NETWORK),
         "127.0.0.1:0",
-        (connecting("north"), granted("north", SUBSCRIBE, "/news/#")),
+        (connecting("north", Action.BROKER), granted("north", SUBSCRIBE, "/news/#")),
         recording=RecordingSettings(),
     )
     grant = granted("reader", SUBSCRIBE, "/news/+/sport/#")

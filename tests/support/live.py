@@ -42,7 +42,8 @@ BROKER = "CCS"
 
 STORY = tell_numberplate_story(b"over real sockets", now=system_now())
 TYPE = STORY.type_name
-settings = partial(broker_settings, STORY)
+AS_ITS_BROKER = (*STORY.certificates, STORY.broker_right(STORY.keys[BROKER]))
+settings = partial(broker_settings, STORY, credentials=AS_ITS_BROKER)
 
 
 def broker(*, story: Cast = STORY, **changes: object) -> AbstractAsyncContextManager[RunningBroker]:
@@ -107,9 +108,10 @@ class Stranger:
         return heard
 
     async def introduce(self, who: str, *, address: str | None = None, story: Cast = STORY) -> None:
-        """Shake hands as a member of the cast, and be welcomed."""
+        """Shake hands as a member of the cast, with an address as a broker of the owner's; be welcomed."""
         assert isinstance(await self.hear(), Greeting)
-        self.say(hello(story=story, address=address))
+        as_broker = () if address is None else (story.broker_right(story.keys[who]),)
+        self.say(hello(story=story, address=address, credentials=shown((*story.certificates, *as_broker))))
         assert isinstance(await self.hear(), Welcome), who
 
     async def stop_reading(self) -> None:

@@ -42,6 +42,9 @@ def may(who: Principal, action: Action) -> SignedCertificate:
         MET,
         who,
         NetworkPattern(MET.principal, exact_name("Met")),
-        *((action, Action.SERVE) if action is Action.CONNECT else (action,)),
+        *{
+            Action.CONNECT: (Action.CONNECT, Action.SERVE),
+            Action.BROKER: (Action.CONNECT, Action.BROKER, Action.SERVE),
+        }.get(action, (action,)),
         validity=Validity(start, Instant(start + _DAY)),
     )

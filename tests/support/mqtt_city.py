@@ -257,13 +257,15 @@ def grant(
     attributes: frozenset[str] | None = None,
     where: Predicate = ALWAYS,
 ) -> SignedCertificate:
-    """Issue one certificate of the owner; without a type, to connect."""
+    """Issue one certificate of the owner; without a type, to connect, as a broker or not."""
     owner = OWNER.principal
     resources: object = NetworkPattern(owner, parse_name_pattern(NETWORK))
     if of is not None:
         resources = TypePattern(owner, parse_name_pattern(of), None)
     shown = ALL_ATTRIBUTES if attributes is None else frozenset(map(AttributeUid, attributes))
-    authority = Authority(resources, frozenset({action} if of else {action, Action.SERVE}), shown, where)  # type: ignore[arg-type]
+    authority = Authority(
+        resources, frozenset({action} if of else {action, Action.CONNECT, Action.SERVE}), shown, where
+    )  # type: ignore[arg-type]
     period = Validity(whole_second(), Instant(whole_second() + DAY))
     if of is not None and subject != BROKER.principal:
         period = period.with_tests(OnlineTest(TestKind.CRL, owner))
@@ -322,7 +324,7 @@ async def mqtt_city(
     prepare_folder(folder, definitions)
     mine = BROKER.principal
     certificates = (
-        grant(mine, Action.CONNECT, None),
+        grant(mine, Action.BROKER, None),
         *(grant(mine, Action.SUBSCRIBE, one.name.name) for one in definitions.values()),
     )
     network = NetworkName(OWNER.principal, NETWORK)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from maia.testing import wait_until
 from support.processes import maia
 
-__all__ = ["NETWORK", "OPEN", "address_of", "config", "issue", "lets_connect", "make_keys"]
+__all__ = ["BROKER", "NETWORK", "OPEN", "address_of", "config", "issue", "lets_connect", "make_keys"]
 
 NETWORK = "UK Police Network"
 
@@ -28,6 +29,8 @@ data = "data"
 
 OPEN = ("--action", "serve")
 """Brokers serve whom they have no right for: the tests are about something else."""
+BROKER = ("--action", "broker")
+"""What makes a key that may connect a broker."""
 
 
 def make_keys(home: Path, *people: str) -> None:
@@ -51,13 +54,14 @@ def issue(
     assert issued.returncode == 0, issued.stderr
 
 
-def lets_connect(home: Path, *people: str) -> None:
+def lets_connect(home: Path, *people: str, brokers: Collection[str] = ("broker",)) -> None:
     """Let people be part of the network, by certificates of long ago that end in two days."""
     end = (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
     period = ("--not-before", "2020-01-01T00:00:00Z", "--not-after", end)
     for who in people:
         (home / f"{who}-certs").mkdir()
-        issue(home, who, "connect", *OPEN, "--owner", "pito.pub", "--network", NETWORK, period=period)
+        about = (*OPEN, *BROKER) if who in brokers else OPEN
+        issue(home, who, "connect", *about, "--owner", "pito.pub", "--network", NETWORK, period=period)
 
 
 def address_of(home: Path, starts: int = 1) -> str:

@@ -82,10 +82,10 @@ def granted(
     return grant(issuer, key(who), resources, action, **how)
 
 
-def connecting(who: str) -> SignedCertificate:
-    """Return the right to connect, and to install types."""
-    both = (Action.CONNECT, Action.SERVE, Action.INSTALL)
-    return grant(CITY, key(who), NetworkName(CITY.principal, NETWORK), *both, validity=LASTING)
+def connecting(who: str, *more: Action) -> SignedCertificate:
+    """Return the right to connect, and to install types; of a broker with one action more."""
+    actions = (Action.CONNECT, Action.SERVE, Action.INSTALL, *more)
+    return grant(CITY, key(who), NetworkName(CITY.principal, NETWORK), *actions, validity=LASTING)
 
 
 @asynccontextmanager
@@ -96,7 +96,7 @@ async def brokers(*names: str, **changes: object) -> AsyncIterator[list[RunningB
     async with AsyncExitStack() as stack:
         for name in names:
             seeds = tuple(one.address for one in running[:1])
-            shown = (connecting(name), *more)
+            shown = (connecting(name, Action.BROKER), *more)
             settings = BrokerSettings(network, "127.0.0.1:0", shown, seeds=seeds, **changes)
             running.append(await stack.enter_async_context(run_broker(key(name), settings)))
         yield running

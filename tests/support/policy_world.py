@@ -83,10 +83,13 @@ class PolicyWorld:
         return [self.issued(who, right.authority) for right in rights if right.authority is not None]
 
     def connecting(self) -> list[SignedCertificate]:
-        """Return the rights of all people to connect."""
+        """Return the rights of all people to connect; the first two of them are brokers."""
         pattern = NetworkPattern(self.network.owner, exact_name(self.network.name))
-        open_to = frozenset({Action.CONNECT, Action.SERVE})
-        return [self.issued(who, Authority(pattern, open_to)) for who in self.people]
+        actions = {Action.CONNECT, Action.SERVE}
+        return [
+            self.issued(who, Authority(pattern, frozenset(actions | ({Action.BROKER} if at < 2 else set()))))
+            for at, who in enumerate(self.people)
+        ]
 
     def publishing(self, who: SigningKey, definition: SignedDefinition) -> SignedCertificate:
         """Return a right to publish a type as it is written."""

@@ -252,6 +252,7 @@ def serving(
     link_limits: LinkLimits | None = None,
     **settings: Any,
 ) -> AbstractAsyncContextManager[RunningBroker]:
-    """Run a broker in this process, with the key of a member of a cast."""
-    own = broker_settings(cast, **settings)
-    return run_broker(cast.keys[who], own, listen=listen, store=store, limits=link_limits)
+    """Run a broker in this process, with the key of a member of a cast, which the owner makes its broker."""
+    key = cast.keys[who]
+    own = broker_settings(cast, **{"credentials": (*cast.certificates, cast.broker_right(key)), **settings})
+    return run_broker(key, own, listen=listen, store=store, limits=link_limits)

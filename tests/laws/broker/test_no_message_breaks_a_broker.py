@@ -26,7 +26,7 @@ def standing_city() -> tuple[Net, NetClient, NetClient, int]:
 
 
 def hostile(net: Net, *, as_broker: bool) -> NetClient:
-    credentials = (net.cast.connect_right(ROGUE.principal),)
+    credentials = (net.cast.broker_right(ROGUE),)
     address = "rogue:1" if as_broker else None
     return net.client("hostile", key=ROGUE, credentials=credentials, address=address)
 

@@ -170,7 +170,18 @@ def router(tmp_path: Path) -> Path:
         ("key", "new", "north.key"),
         (
             *("cert", "issue", "-k", "owner.key", "--subject", "north.pub", "--owner", "owner.pub"),
-            *("--network", "Valley", "--action", "connect", "--days", 2, "-o", "north.cert"),
+            *(
+                "--network",
+                "Valley",
+                "--action",
+                "connect",
+                "--action",
+                "broker",
+                "--days",
+                2,
+                "-o",
+                "north.cert",
+            ),
         ),
     ):
         assert maia(*words, cwd=tmp_path).returncode == 0

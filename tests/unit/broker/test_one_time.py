@@ -475,13 +475,14 @@ def test_a_publisher_with_a_rate_is_counted_under_the_answer_that_it_rests_on(ne
 # ------------------------------------------------------------ connecting
 
 
-def connect_once(net: Net, who: str = BILLING) -> SignedCertificate:
+def connect_once(net: Net, who: str = BILLING, *as_broker: Action) -> SignedCertificate:
     owner = next(name for name, key in net.cast.keys.items() if key.principal == net.cast.network.owner)
     return net.cast.grant(
         owner,
         net.cast.principal(who),
         net.cast.network,
         Action.CONNECT,
+        *as_broker,
         test=TestKind.ONE_TIME,
         by=net.cast.principal("CCS"),
     )
@@ -543,6 +544,7 @@ def test_a_connection_that_nobody_vouches_for_again_ends_within_its_lease(net: N
 
 
 def test_a_broker_cannot_be_vouched_for_so_and_the_refusal_says_it(net: Net) -> None:
-    billing = net.client(BILLING, credentials=(connect_once(net),), address="127.0.0.1:7999")
+    right = connect_once(net, BILLING, Action.BROKER)
+    billing = net.client(BILLING, credentials=(right,), address="127.0.0.1:7999")
     assert billing.bye == "POLICY-ONE-TIME"
     assert not billing.all_heard(Challenge)

@@ -42,7 +42,7 @@ DAY = 86_400 * 1_000_000
 PATIENCE_S = 120
 
 
-def may_connect(who: Principal) -> SignedCertificate:
+def may_connect(who: Principal, *as_broker: Action) -> SignedCertificate:
     now = system_now()
     start = Instant(now - now % 1_000_000 - 1_000_000)
     return grant(
@@ -51,6 +51,7 @@ def may_connect(who: Principal) -> SignedCertificate:
         NetworkPattern(MET.principal, exact_name("Test")),
         Action.CONNECT,
         Action.SERVE,
+        *as_broker,
         validity=Validity(start, Instant(start + DAY)),
     )
 
@@ -105,7 +106,9 @@ def stands(table: HeldRight) -> bool:
 
 
 async def told(tmp_path: Path) -> None:
-    settings = BrokerSettings(NETWORK, f"127.0.0.1:{free_port()}", (may_connect(BROKER.principal),))
+    settings = BrokerSettings(
+        NETWORK, f"127.0.0.1:{free_port()}", (may_connect(BROKER.principal, Action.BROKER),)
+    )
     async with (
         run_broker(BROKER, settings) as broker,
         domain(tmp_path, broker.address) as running,

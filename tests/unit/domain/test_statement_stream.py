@@ -56,7 +56,7 @@ def may_connect(who: Principal) -> SignedCertificate:
 
 
 def broker(port: int) -> object:
-    settings = BrokerSettings(NETWORK, f"127.0.0.1:{port}", (may_connect(BROKER.principal),))
+    settings = BrokerSettings(NETWORK, f"127.0.0.1:{port}", (may(BROKER.principal, Action.BROKER),))
     return run_broker(BROKER, settings)
 
 

@@ -59,9 +59,9 @@ def granted(authority: Authority, who: Principal, *tests: OnlineTest) -> SignedC
     return grant(MET, who, authority, validity=Validity(start, Instant(start + DAY)).with_tests(*tests))
 
 
-def may_connect(who: Principal) -> SignedCertificate:
+def may_connect(who: Principal, *as_broker: Action) -> SignedCertificate:
     network = NetworkPattern(MET.principal, exact_name("Test"))
-    return granted(Authority(network, frozenset({Action.CONNECT, Action.SERVE})), who)
+    return granted(Authority(network, frozenset({Action.CONNECT, Action.SERVE, *as_broker})), who)
 
 
 def may_read(location: str, *, by: SigningKey = MET) -> SignedCertificate:
@@ -88,7 +88,10 @@ async def subscribed(
 ) -> None:
     """Subscribe at a broker to which nobody shows a statement; what its operator reads goes to `notes`."""
     settings = BrokerSettings(
-        NETWORK, f"127.0.0.1:{free_port()}", (may_connect(BROKER.principal),), require_install=False
+        NETWORK,
+        f"127.0.0.1:{free_port()}",
+        (may_connect(BROKER.principal, Action.BROKER),),
+        require_install=False,
     )
     records = RecordedNotes([] if notes is None else notes)
     async with run_broker(BROKER, settings) as running:
