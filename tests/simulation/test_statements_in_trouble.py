@@ -5,7 +5,7 @@ from __future__ import annotations
 from maia.events import SECOND, Instant
 from maia.testing.simulation import Chaos, Trouble, Troublemaker
 from maia.types.verified import statement_to_event
-from support.city import PERIOD_S, VouchedCity
+from support.city import LEAD_S, PERIOD_S, VouchedCity
 from support.seeds import with_seeds
 
 
@@ -75,6 +75,29 @@ def test_a_broker_that_is_cut_off_stops_when_the_last_statement_says(seed):
     city.offices.remove(named(city, "office 2"))
     city.settle()
     city.probe()
+
+
+@with_seeds(1, also=(3,))
+def test_a_list_that_was_published_to_nobody_is_asked_for_before_the_one_in_force_ends(seed):
+    """The issuer's broker is alone when a list falls due: no subscription that stands misses an event."""
+    city = VouchedCity(seed, brokers=4, issuer_at=1)
+    city.camera("camera", "Victoria", via=[0])
+    for number in (0, 2, 3):
+        city.office(f"office {number}", via=[number])
+    city.settle()
+    city.network.run_until(
+        lambda: city.covered_until - city.network.now < (LEAD_S + 0.5) * SECOND, at_most=30
+    )
+    ends = city.covered_until
+    city.network.partition([city.brokers[1], "Met"])
+    city.network.run_until(lambda: city.covered_until > ends, at_most=5)
+    city.network.heal()
+    seen = []
+    while city.network.now < ends + 3 * SECOND:
+        seen += city.sees(city.cameras[0])
+        city.network.run_for(0.25)
+    city.probe()
+    assert not any(set(city.expected(one, seen)) - set(one.seen) for one in city.offices)
 
 
 @with_seeds(2)

@@ -127,6 +127,8 @@ class StatementIssuer:
     """Whether this broker has said that it wants the stream."""
     asked_at: Instant | None = None
     """When others were last asked what it said last."""
+    sought_at: Instant | None = None
+    """Since when a statement for now, or for the next moments, is looked for; None while it is at hand."""
 
 
 class ValidityTracker:
@@ -243,9 +245,9 @@ class ValidityTracker:
             touched |= {one for one, by in self.conditional.items() if by == changed.by}
         return changed.certificates | touched
 
-    def is_missed(self, issuer: StatementIssuer, now: Instant) -> bool:
-        """Return whether a statement of an issuer is demanded that is not at hand."""
-        return not issuer.kinds - {TestKind.ONE_TIME} <= self.monitor.at_hand(issuer.by, now)
+    def is_missed(self, issuer: StatementIssuer, at: Instant) -> bool:
+        """Return whether a statement of an issuer is demanded that is not at hand for this moment."""
+        return not issuer.kinds - {TestKind.ONE_TIME} <= self.monitor.at_hand(issuer.by, at)
 
     def awaits(self, pool: Iterable[SignedCertificate], now: Instant) -> bool:
         """Return whether a certificate is refused only because a statement has not arrived yet."""

@@ -53,9 +53,16 @@ from maia.broker.sessions.entries import Entries
 from maia.broker.streams.state_query import Retention, StateAnswers
 from maia.broker.timers import Statements, TimerWheel
 from maia.broker.turn import Turn
-from maia.credentials import Action, SignedCertificate, SignedStatement, statement_from_bytes
+from maia.credentials import (
+    Action,
+    Principal,
+    SignedCertificate,
+    SignedStatement,
+    TestKind,
+    statement_from_bytes,
+)
 from maia.errors import MaiaError
-from maia.events import Instant, seconds_after
+from maia.events import SECOND, Instant, seconds_after
 from maia.policy import PolicyRefusal
 from maia.predicates import ALWAYS
 from maia.routing.table.hops import LOCAL
@@ -70,7 +77,12 @@ from maia.wire.messages import Carried, StateFrame
 from maia.wire.requests import EdgeRequest, request_to_bytes, sign_request
 
 _ID_BYTES: Final = 16
-_ASK_AGAIN_S: Final = 4.0
+_ASK_AGAIN_S: Final = 2.0
+_ASK_AHEAD_S: Final = 5.0
+"""How long before a statement ends others are asked for the next one, if it has not come by itself.
+
+It may have been published while a broker on its way was down, and what it vouches for would end.
+"""
 _LEASES_KEPT: Final = 2
 """For how many leases a stream is wanted for which there is no use at the moment."""
 
@@ -155,8 +167,10 @@ class Revocation:
     def _ask(self, issuer: StatementIssuer, turn: Turn) -> None:
         """Ask for an issuer's last statements, here and elsewhere, unless that was done a moment ago."""
         asked_at, lease_s, now = issuer.asked_at, self.own.settings.lease_s, turn.now
-        is_new = issuer.met_at is None or now < seconds_after(issuer.met_at, lease_s)
-        every_s = _ASK_AGAIN_S if is_new else max(_ASK_AGAIN_S, lease_s)
+        issuer.sought_at = issuer.sought_at or now
+        begun = (issuer.met_at or now, issuer.sought_at)
+        is_hopeful = now < seconds_after(max(begun), lease_s)
+        every_s = _ASK_AGAIN_S if is_hopeful else max(_ASK_AGAIN_S, lease_s)
         if asked_at is not None and now < seconds_after(asked_at, every_s):
             return
         issuer.asked_at = now
@@ -220,6 +234,7 @@ class Revocation:
         if changed.is_news and self.keys.has_managers:
             self.keys.statement_heard(by, part)
         self._look_at_next_change()
+        self._look_before_the_end(by, now)
         if touched:
             self.recheck_dependents(touched, part)
         return part.effects
@@ -238,14 +253,25 @@ class Revocation:
         tracker = self.statements
         turn.add(*tracker.intake.advance(turn.now, partial(self._changed, turn)))
         self._look_at_next_change()
+        ahead = seconds_after(turn.now, _ASK_AHEAD_S)
         for issuer in list(tracker.issuers.values()):
-            if tracker.is_missed(issuer, turn.now):
+            if tracker.is_missed(issuer, ahead):
                 self._ask(issuer, turn)
+            else:
+                issuer.sought_at = None
 
     def _look_at_next_change(self) -> None:
         """Set the timer for the moment at which a statement ends, or one that came early begins."""
         if (moment := self.statements.monitor.next_change()) is not None:
             self.timers.add(Statements(), moment)
+
+    def _look_before_the_end(self, by: Principal, now: Instant) -> None:
+        """Set the timer for some seconds before what an issuer has stated ends, on a whole second."""
+        ends = (self.statements.monitor.fresh_until(by, now, kind) for kind in _WITH_A_PERIOD)
+        for end in ends:
+            at = None if end is None else seconds_after(end, -_ASK_AHEAD_S)
+            if at is not None and at > now:
+                self.timers.add(Statements(), Instant(at - at % SECOND + SECOND))
 
     def certificates_without_statement(self, now: Instant) -> tuple[SignedCertificate, ...]:
         """Return certificates in use that demand a statement which is not at hand."""
@@ -334,6 +360,7 @@ def _entry_id(issuer: StatementIssuer) -> bytes:
     return sha256(b"maia/1/voucher" + issuer.type_id).digest()[:_ID_BYTES]
 
 
+_WITH_A_PERIOD: Final = (TestKind.TIMED_CRL, TestKind.REVALIDATION)
 _CERTIFICATES_MAX: Final = 256
 """Certificates that are named at a time: for each tester, one is enough to know where it may be."""
 

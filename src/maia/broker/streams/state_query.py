@@ -153,7 +153,8 @@ class StateAnswers:
         """Ask all neighbours behind which a publisher may be, unless the answer is known."""
         now = turn.now
         question = Question(number, type_id, asker, set(), seconds_after(now, _ANSWERED_WITHIN_S))
-        if self.retained.is_complete(type_id, now):
+        # What this broker asks for itself it lacks, whatever it believes to have.
+        if asker is not None and self.retained.is_complete(type_id, now):
             _answer(question, turn)
             return
         # A question names the type, and a broker on the way keeps the last frame of a stream, cover or not.
