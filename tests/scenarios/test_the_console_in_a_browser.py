@@ -59,10 +59,12 @@ def test_the_overview_leads_to_who_sees_what_and_a_refusal_to_its_reason(
         number = str(refused.value).rpartition("refusal ")[2].rstrip(")")
         desk, admin = signed_in(hospital, chromium)
         admin.wait_for_url("**/overview")
-        # Organisations, readers, what ends this week, what was refused.
+        # Organisations, readers, what ends soon, what was refused.
         expect(admin.get_by_role("region", name="Organisations")).to_contain_text("hospital")
         expect(admin.get_by_role("region", name="Readers")).to_contain_text("intern, office")
-        expect(admin.get_by_role("region", name="Ends this week")).to_contain_text("topic /admin/register")
+        expect(admin.get_by_role("region", name="Ends within two weeks")).to_contain_text(
+            "topic /admin/register"
+        )
         admin.get_by_role("region", name="Refused").get_by_role("link", name=number).click()
         expect(admin.locator("main")).to_contain_text("POLICY-ATTRIBUTE-NOT-READABLE: ")
         expect(admin.locator("dl").first).to_contain_text("office")

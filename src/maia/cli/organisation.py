@@ -72,6 +72,7 @@ _MADE_ELSEWHERE: Final = (
     "a sealed type: what --set makes is made by publishers' brokers, and sealed for this right, from the "
     "moment on at which the key server knows of it; of a type that is sealed as whole events, never"
 )
+_DAYS_MAX: Final = 3650
 _ENDED: Final = "is given nothing any more; `maia member add` makes a member another one"
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
 
@@ -486,6 +487,73 @@ def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: An
             problem.add_note(HINTS[problem.code])
         raise
     return Answer(*parts, row("", revoked_lines(found), **(plain(found) | parts[0].record | key.record)))
+
+
+def renew(
+    whom: list[str] | None = arg(
+        "Members or organisations, by name or key; default: everybody.", default=None
+    ),
+    within: str | None = opt(
+        "Renew all that ends in so many days: 30d. Default: what is warned of, at most 14d ahead.",
+        metavar="DAYS",
+    ),
+    dry_run: bool = flag("Show what would be renewed, and change nothing.", "--dry-run"),
+    out: Path = opt("Where files for other organisations are written.", "--out", "-o", default=Path()),
+    org: Path | None = ORG,
+) -> Answer:
+    """Renew what the organisation has issued and what ends soon: for as long as it held before, from now on.
+
+    Members and brokers have it at once, and clients that run. Others are handed a file.
+
+    Examples:
+        maia renew --dry-run
+        maia renew --within 30d
+        maia renew lab institute
+    """
+    ours = opened(org)
+    found = ours.renew(days=None if within is None else _days(within), whom=whom or (), is_check=dry_run)
+    given = []
+    for one in found.renewed:
+        record = {**right_record(one.ending.signed), "until": str(one.until)}
+        head = row("renewed" if not dry_run else "to renew", f"{one.ending.right} of {one.subject}")
+        line = row("  until", f"{one.until}, in place of {one.ending.at}")
+        given.append(Answer(head, line, row(to=one.subject, ended=str(one.ending.at), **record)))
+    asked = [
+        Answer(
+            row("ask", f"{one.signed.certificate.issuer} for {one.right}, which ends at {one.at}"),
+            row(to=shown_subject(one.signed.certificate.subject), **right_record(one.signed)),
+        )
+        for one in found.others
+    ]
+    handed = []
+    for grant_file in found.grants:
+        file = out / f"{_file_word(grant_file.subject)}-renewed.grant"
+        grant_file.save(file, overwrite=True)
+        handed.append(
+            row("hand over", f"{file} to {grant_file.subject}: `maia org join` takes it", file=file)
+        )
+    return Answer(
+        several("renewed", given, none="nothing of ours ends soon"),
+        several("ask", asked),
+        several("hand_over", handed),
+        row("dry run" if dry_run else "", "nothing was changed" if dry_run else None, dry_run=dry_run),
+    )
+
+
+def _days(text: str) -> int:
+    """Read how many days: `14d`, or `14`."""
+    number = text.removesuffix("d")
+    if not (number.isascii() and number.isdigit() and 0 < int(number) <= _DAYS_MAX):
+        raise typer.BadParameter("say a number of days, such as 14d")
+    return int(number)
+
+
+def _file_word(whom: Principal) -> str:
+    """Return the name of a principal as a word in the name of a file."""
+    import re
+
+    known = book().keys.get(str(whom))
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", known.name) if known else str(whom).partition(":")[2][:16]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "type": ("event_types.types.app", "Define event types, change, verify and compare them."),
         "grant": ("organisation.grant", "Grant rights to another organisation, in one file."),
         "revoke": ("organisation.revoke", "Revoke a grant, a certificate or a member's rights."),
+        "renew": ("organisation.renew", "Renew what ends soon."),
         "up": ("organisation.up", "Run the servers of an organisation."),
     },
     "Take part": {

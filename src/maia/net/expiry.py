@@ -18,7 +18,7 @@ from maia.credentials import SignedCertificate
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant
 from maia.net.telemetry import Telemetry
-from maia.policy.endings import DAY, last_ends
+from maia.policy.endings import AGAIN_DAYS, DAY, ending, last_ends
 
 _LOOK_S: Final = 60.0
 
@@ -33,9 +33,11 @@ class ExpiryWatch:
         clock: Callable[[], Instant],
         *,
         days: int,
+        issued: Callable[[], Awaitable[Sequence[SignedCertificate]]] | None = None,
     ) -> None:
-        """Watch what `certificates` returns; warn `days` before the end."""
+        """Watch what `certificates` returns; warn `days` before the end. Count what is `issued`."""
         self._certificates, self._telemetry, self._clock, self._days = certificates, telemetry, clock, days
+        self._issued = issued
         self._noted: dict[bytes, Instant] = {}
 
     async def run(self) -> None:
@@ -43,6 +45,8 @@ class ExpiryWatch:
         while True:
             try:
                 self.look(await self._certificates())
+                if self._issued is not None:
+                    self.count(await self._issued())
             except MaiaError as problem:
                 self._telemetry.note("failed", {"code": problem.code, "why": problem.message})
             await asyncio.sleep(_LOOK_S)
@@ -62,3 +66,11 @@ class ExpiryWatch:
             if one.signed.id not in self._noted:
                 self._noted[one.signed.id] = now
                 self._telemetry.note("expiring", one.fields())
+
+    def count(self, issued: Sequence[SignedCertificate]) -> None:
+        """Set the metrics of what others were given."""
+        now = self._clock()
+        soon = ending(issued, now, days=self._days)
+        self._telemetry.measure("maia_rights_expiring", len(soon))
+        next_ = [one for one in soon if one.at - now <= AGAIN_DAYS * DAY]
+        self._telemetry.measure("maia_rights_expiring_next", len(next_))

@@ -118,6 +118,8 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
     "Domain servers": {
         "maia_members": "connected members of key groups",
         "maia_versions": "versions of sealed types whose keys are managed",
+        "maia_rights_expiring": "what this domain issued, ends within `expiry_days` and is not renewed",
+        "maia_rights_expiring_next": "of these, those that end within two days",
         "maia_evicted": "members that were excluded from key groups",
         "maia_revoked": "revoked certificates that are remembered",
         "maia_key_joins_total": "members that were admitted to key groups",

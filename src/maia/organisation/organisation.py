@@ -23,7 +23,7 @@ import random
 import re
 import socket
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -90,6 +90,16 @@ from maia.organisation.grant_file import Grant, read_grant
 from maia.organisation.joining import Joined, ended_by_leaving, examine_file, try_settings, would_leave
 from maia.organisation.losses import Loss, Losses, is_invitation, is_membership, may_pass_on, passed_on
 from maia.organisation.offer import Offer, chain_certificates
+from maia.organisation.renewal import (
+    Renewal,
+    Renewed,
+    ends_in,
+    file_of,
+    is_kept_here,
+    new_end,
+    renew_in,
+    renewable,
+)
 from maia.organisation.rights import (
     SERVER_DAYS,
     Right,
@@ -135,6 +145,7 @@ if TYPE_CHECKING:
     from maia.api.client import DomainClient
     from maia.api.responses import RevokedAnswer
     from maia.credentials import SigningKey
+    from maia.policy.endings import Ending
 
 __all__ = ["Organisation", "find_organisation"]
 
@@ -921,8 +932,61 @@ class Organisation:
             found = client.ask(endpoints.REVOKE, body)
         self._keep(self.folder / _REVOKED, ended)
         for one in ended:
-            (self.folder / "issued" / _certificate_file(one)).unlink(missing_ok=True)
+            (self.folder / "issued" / file_of(one)).unlink(missing_ok=True)
         return found
+
+    # -------------------------------------------------------- what ends
+
+    def ends(self) -> list[Ending]:
+        """Return which rights end soon, of those that it issued or was granted, and were not renewed."""
+        return ends_in(self.folder, system_now())
+
+    def renew(
+        self, *, days: int | None = None, whom: Collection[str] = (), is_check: bool = False
+    ) -> Renewal:
+        """Issue anew what it has issued and what ends soon, or within so many days; to some, if named.
+
+        With `is_check`, say what would be renewed, and change nothing.
+        """
+        signing, keys = self._signing(), [self._key_meant(one) for one in whom]
+        found = [
+            one for one in ends_in(self.folder, signing.now, days=days)
+            if not whom or one.signed.certificate.subject in keys
+        ]  # fmt: skip
+        due = [one for one in found if renewable(one, signing)]
+        others = tuple(one for one in found if not renewable(one, signing))
+        renewed = tuple(Renewed(one, new_end(one, signing.now)) for one in due)
+        if is_check or not due:
+            return Renewal(renewed, others)
+        given = renew_in(self.folder, due, signing)
+        self.prepare_servers()
+        subjects = dict.fromkeys(one.certificate.subject for one in given)
+        grants = tuple(
+            self._handed_anew(one, [each for each in given if each.certificate.subject == one], signing.now)
+            for one in subjects
+            if isinstance(one, Principal) and not is_kept_here(self.folder, one)
+        )
+        return Renewal(renewed, others, grants)
+
+    def _handed_anew(self, whom: Principal, given: Sequence[SignedCertificate], now: Instant) -> Grant:
+        """Return what to hand to somebody whose certificates are kept elsewhere."""
+        wanted: list[tuple[Action, TypeName | NetworkName]] = []
+        types: list[VerifiedType] = []
+        for one in given:
+            if not isinstance(one.certificate, AuthorisationCertificate):
+                continue
+            authority = one.certificate.authority
+            about = authority.resources
+            if isinstance(about, TypePattern) and about.owner is not None and about.name.exact is not None:
+                names = [TypeName(about.owner, about.name.exact, FIRST_VERSION)]
+                names += [step.result for step in authority.transformations if step.result is not None]
+                types += [version for name in names for version in self._versions(name)]
+                wanted += [(action, name) for action in authority.actions for name in names]
+            elif is_membership(one, self.network):
+                wanted += [(action, self.network) for action in authority.actions]
+        proof = chain_certificates([*self.held(), *given], whom, wanted, now)
+        definitions = {one.id: one.signed for one in types}
+        return self._handed(whom, proof, tuple(definitions.values()))
 
     # -------------------------------------------------------- servers
 
@@ -1054,7 +1118,7 @@ class Organisation:
     def _keep(folder: Path, certificates: Iterable[SignedCertificate]) -> None:
         """Keep certificates under names that are made of their ids, and of nothing that is in them."""
         for one in certificates:
-            file = folder / _certificate_file(one)
+            file = folder / file_of(one)
             if not file.exists():
                 _write(file, certificate_to_text(one))
 
@@ -1198,7 +1262,7 @@ class Organisation:
             one.id: one for one in found
             if (one.certificate.issuer, one.certificate.subject) == (self.principal, key)
             and one.certificate.validity.contains(now)
-            and not (self.folder / _REVOKED / _certificate_file(one)).exists()
+            and not (self.folder / _REVOKED / file_of(one)).exists()
         }  # fmt: skip
         return list(ours.values())
 
@@ -1260,10 +1324,6 @@ def _attribute(name: str, kind: str) -> Attribute:
         kinds = ", ".join(one.value for one in Kind)
         raise BadAttribute(f"`{name[:64]}:{kind[:32]}` is not `name:kind` with a kind of {kinds}") from None
     return Attribute(name, attribute_uid(uid or str(uuid4())), found)
-
-
-def _certificate_file(signed: SignedCertificate) -> str:
-    return f"{signed.id.hex()[:24]}.cert"
 
 
 def _new_key(file: Path) -> None:

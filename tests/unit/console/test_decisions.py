@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from maia.console.decisions import ask, preview, who_sees
+from maia.console.pages.overview import ends_soon
 from maia.console.principal import RegisterEntry, judged
 from maia.console.rights import AskedInConsole, ShownNames, chain_above, filtered, graph_of, state_of
 from maia.credentials import (
@@ -130,3 +131,12 @@ def test_types_of_one_name_are_told_apart_by_their_owners() -> None:
     digits = str(OWNER.principal).partition(":")[2][:8]
     assert both.by_label == {f"Numberplate@{digits}": NUMBERPLATE, "Numberplate@branch": other}
     assert ShownNames(book, {other.type_id: other}).type(other.type_id.hex()) == "Numberplate"
+
+
+def test_the_overview_has_what_ends_within_two_weeks_with_its_days_unless_it_was_renewed() -> None:
+    def until(days: float, subject: SigningKey) -> RegisterEntry:
+        period = Validity(NOW, Instant(NOW + int(days * 24 * HOUR)))
+        return RegisterEntry(grant(OWNER, subject, ANY, Action.SUBSCRIBE, validity=period))
+
+    near, soon, later, renewed = until(1.5, CLERK), until(13.5, TEMP), until(15, BRANCH), until(3, BRANCH)
+    assert ends_soon([soon, later, near, renewed], NOW) == [(near, 1), (soon, 13)]

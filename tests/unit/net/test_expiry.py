@@ -76,3 +76,16 @@ def test_a_server_warns_once_a_day_and_its_metrics_say_how_many_seconds_are_left
     ] * 2
     assert "maia_certificates_expiring 1.0" in metrics
     assert f"maia_certificate_expiry_seconds {(72 - 25) * 3600.0}" in metrics
+
+
+def test_metrics_count_what_was_given_to_others_and_ends_soon() -> None:
+    telemetry = Telemetry(io.StringIO(), log_format="json")
+
+    async def none() -> list[SignedCertificate]:
+        return []
+
+    watch = ExpiryWatch(none, telemetry, lambda: NOW, days=14)
+    watch.count([right(1), right(13, "county"), right(1, "sea"), right(90, "sea"), right(-1, "town")])
+    metrics = telemetry.metrics().decode()
+    assert "maia_rights_expiring 2.0" in metrics
+    assert "maia_rights_expiring_next 1.0" in metrics

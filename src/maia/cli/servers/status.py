@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from maia.cli.command import opt
 from maia.cli.organisation import ORG, opened
-from maia.cli.output import Answer, book, row
+from maia.cli.output import Answer, book, plain, row, several
+
+if TYPE_CHECKING:
+    from maia.organisation import Organisation
 
 
 def status(
@@ -18,19 +21,24 @@ def status(
 ) -> Answer:
     """Show the links, tables and leases of a broker that runs on this machine.
 
+    In the folder of an organisation, also which rights end soon, so that `maia renew` is due.
+
     Examples:
         maia status --org hospital
         maia status --data met-data
         maia status --config broker.toml --json
     """
+    import os
+
     from maia.broker.server.processes import process_folders
     from maia.net.status_endpoint import DOOR_FILE, NoStatus, fetch_status, read_door
 
     folder = _folder(data, config, org)
+    ends = Answer() if data or config or _DATA in os.environ else _ends(opened(org))
     parts = [] if (folder / DOOR_FILE).exists() else process_folders(folder)
     if not parts:
         found = fetch_status(read_door(folder))
-        return row("", _lines(found), **found)
+        return Answer(row("", _lines(found), **found), ends)
     records: dict[str, dict[str, object]] = {}
     lines: list[str] = []
     for part in parts:
@@ -40,7 +48,7 @@ def status(
         except NoStatus as problem:
             records[part.name] = {"problem": problem.message}
             lines += [f"{part.name}:", problem.message, ""]
-    return row("", lines[:-1], processes=records)
+    return Answer(row("", lines[:-1], processes=records), ends)
 
 
 def _folder(data: Path | None, config: Path | None, org: Path | None) -> Path:
@@ -50,8 +58,8 @@ def _folder(data: Path | None, config: Path | None, org: Path | None) -> Path:
 
     if data is not None:
         return data
-    if config is None and org is None and "MAIA_BROKER_DATA" in os.environ:
-        return Path(os.environ["MAIA_BROKER_DATA"])
+    if config is None and org is None and _DATA in os.environ:
+        return Path(os.environ[_DATA])
     if config is None:
         config = opened(org).folder / "broker.toml"
     settings = read_config(config, flags={}, environment=os.environ)
@@ -60,6 +68,21 @@ def _folder(data: Path | None, config: Path | None, org: Path | None) -> Path:
     return settings.data
 
 
+def _ends(ours: Organisation) -> Answer:
+    """Return which rights end soon, of those that the organisation issued or was granted."""
+    from maia.cli.trust.grants import shown_subject
+
+    made = []
+    for one in ours.ends():
+        said = one.signed.certificate
+        whom = shown_subject(said.subject)
+        how = "`maia renew`" if said.issuer == ours.principal else f"ask {said.issuer}"
+        line = f"{one.at}: {one.right} of {whom} ({how})"
+        made.append(row("ends", line, **plain({**one.fields(), "subject": whom})))
+    return several("ends", made)
+
+
+_DATA: Final = "MAIA_BROKER_DATA"
 _REFUSALS_SHOWN: Final = 5
 _HEAD: Final = ("principal", "network", "address", "serves")
 _TABLES: Final = (

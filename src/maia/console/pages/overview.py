@@ -1,4 +1,4 @@
-"""*Overview*: organisations, readers, what ends this week and what was refused, on one page."""
+"""*Overview*: organisations, readers, what ends soon and what was refused, on one page."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from maia.console.principal import READ_NETWORK, READ_REGISTER, RegisterEntry
 from maia.console.rights import ShownNames, record_of, state_of
 from maia.credentials import Action, AuthorisationCertificate, Principal
 from maia.credentials.authority import EVENT_ACTIONS
-from maia.events import SECOND, Instant
+from maia.events import Instant
+from maia.policy.endings import AGAIN_DAYS, DAY, WARNED_DAYS, last_ends
 
-WEEK: Final = 7 * 86_400 * SECOND
 TYPES_MAX: Final = 20
 PEOPLE_MAX: Final = 100
 """People of each type about whom the kernel is asked here; *Who sees what* asks about all."""
@@ -43,7 +43,9 @@ async def _data(visit: Visit) -> Data:
             "attributes": len(event_type.attributes),
             "readers": [names.key(str(one.principal)) for one in others],
         })  # fmt: skip
-    ending = [record_of(one, names, visit.now) for one in _ending(entries, visit.now)]
+    ending = [
+        {**record_of(one, names, visit.now), "days_left": days} for one, days in ends_soon(entries, visit.now)
+    ]
     refused = refusals_seen(rows, names)
     known = [str(one.as_of) for one in entries if one.as_of is not None]
     return {
@@ -62,14 +64,12 @@ async def _data(visit: Visit) -> Data:
     }
 
 
-def _ending(entries: Sequence[RegisterEntry], now: Instant) -> list[RegisterEntry]:
-    """Return what holds now and ends within a week, the next end first."""
-
-    def end(entry: RegisterEntry) -> Instant:
-        return entry.signed.certificate.validity.not_after or Instant(now + WEEK)
-
-    soon = [one for one in entries if state_of(one, now) == "valid" and end(one) < now + WEEK]
-    return sorted(soon, key=end)
+def ends_soon(entries: Sequence[RegisterEntry], now: Instant) -> list[tuple[RegisterEntry, int]]:
+    """Return what holds now, ends within two weeks and was not renewed, with its days; the next end first."""
+    valid = {one.signed.id: one for one in entries if state_of(one, now) == "valid"}
+    found = last_ends(one.signed for one in valid.values())
+    soon = [one for one in found if one.at - now < WARNED_DAYS * DAY]
+    return [(valid[one.signed.id], (one.at - now) // DAY) for one in soon]
 
 
 def _organisations(entries: Sequence[RegisterEntry], names: ShownNames, now: Instant) -> list[Data]:
@@ -105,7 +105,7 @@ def _view(data: Data) -> Sequence[Node]:
     tiles = [
         _tile(len(data["organisations"]), "organisations", "#organisations"),
         _tile(f"{data['readers']}{'+' * bool(data['readers_left_out'])}", "readers", "#readers"),
-        _tile(len(data["ending"]), "end this week", "#ending", warn=bool(data["ending"])),
+        _tile(len(data["ending"]), "end in two weeks", "#ending", warn=bool(data["ending"])),
     ]
     if data["sees_network"]:
         up, of = data["brokers_up"], data["brokers"]
@@ -167,7 +167,7 @@ def _organisation_table(data: Data) -> Node:
 def _ending_table(data: Data) -> Node:
     rows = [
         [
-            moment(one["not_after"]),
+            _end(one),
             person(one["subject"], bare(one["subject_name"])),
             el(
                 "a",
@@ -177,8 +177,14 @@ def _ending_table(data: Data) -> Node:
         ]
         for one in data["ending"][:ROWS]
     ]
-    return table("Ends this week", ["end", "who", "may"], rows,
-                 empty="No right that you may see ends within seven days.")  # fmt: skip
+    return table("Ends within two weeks", ["end", "who", "may"], rows,
+                 empty="No right that you may see ends within two weeks.")  # fmt: skip
+
+
+def _end(one: Data) -> Node:
+    if one["days_left"] >= AGAIN_DAYS:
+        return moment(one["not_after"])
+    return el("b", moment(one["not_after"]), " ", el("span", "within two days", class_="state near"))
 
 
 def _refused_table(data: Data) -> Node:

@@ -21,6 +21,7 @@ from maia.config.constitutions import keep_quorums
 from maia.config.settings import settings_changed
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.domain import DomainSettings, KeyServer
+from maia.domain.server.background import readable_in
 from maia.domain.server.config import DomainConfig, PreparedDomain, prepare_domain
 from maia.domain.storage.fenced_store import FencedStore
 from maia.events import Instant
@@ -216,7 +217,12 @@ async def _following(
         own = () if access_config is None else (*access_config.policy_types, *access_config.policy_held)
         return (*config.read_from, *config.credentials, *config.history, *own)
 
-    expiry = ExpiryWatch(own_certificates, telemetry, system_now, days=prepared.config.expiry_days)
+    async def issued() -> list[SignedCertificate]:
+        config = in_use.config.access
+        return [] if config is None else await asyncio.to_thread(readable_in, config.policy_issued)
+
+    days = prepared.config.expiry_days
+    expiry = ExpiryWatch(own_certificates, telemetry, system_now, days=days, issued=issued)
     async with beside(following(files, take, telemetry), expiry.run()):
         yield needs_restart
 
