@@ -23,6 +23,7 @@ from maia.wire.columns import columns_to_frame, frame_to_columns
 from maia.wire.log_places import signed_place
 from maia.wire.messages import (
     Carried,
+    DeliverLogged,
     FetchLog,
     Interest,
     LogAnswered,
@@ -204,8 +205,78 @@ def test_a_range_that_is_withheld_or_comes_late_is_reported(town: Town) -> None:
     town.net.advance(21)
     town.answer(liar, liar.last(FetchLog), 2, 3, upto=10, end=10)
     assert town.recorded() == [0, 1, 4, 2, 3]
-    assert len(town.office.logged_events()) == 3
-    assert town.missed() == ["UNAVAILABLE-LOG-GAP"] * 3
+    logged = town.office.all_heard(DeliverLogged)
+    assert [one.is_late for one in logged] == [False, False, False, True, True]
+    assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
+
+
+def missing(town: Town) -> int:
+    """Return how many publications the operator is told that the log lacks."""
+    return town.broker.parts.recording.status()["missing_events"]
+
+
+def test_a_hole_is_kept_and_counted_and_filled_by_whoever_has_it(town: Town) -> None:
+    """A122: over a restart, behind places that were reached before, and delivered late and marked so."""
+    liar = town.neighbour()
+    town.answer(liar, town.offer(liar), 0, 1, 4)
+    assert missing(town) == 2
+    town.net.restart("CCS broker")
+    town.office = town.net.client("billing office")
+    ref = town.office.durable()
+    assert missing(town) == 2
+    other = town.neighbour()
+    asked = town.offer(other)
+    assert [(one.first, one.last) for one in asked.missing] == [(2, 3)]
+    town.answer(other, asked, 2)
+    assert missing(town) == 1
+    town.net.advance(40)
+    town.office.durable(ref=ref)
+    town.net.advance(21)
+    again = other.last(FetchLog)
+    assert [(one.first, one.last) for one in again.missing] == [(3, 3)]
+    assert not again.places, "what is missing is asked for from where nothing was"
+    town.answer(other, again, 3)
+    assert missing(town) == 0
+    assert [one.is_late for one in town.office.all_heard(DeliverLogged)] == [False] * 3 + [True] * 2
+    assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
+
+
+def test_a_stream_that_does_not_begin_at_its_beginning_has_a_hole(town: Town) -> None:
+    """A121: what is withheld of a beginning is missed as what is withheld in the middle."""
+    liar, other = town.neighbour(), town.neighbour()
+    town.answer(liar, town.offer(liar), 3)
+    assert (missing(town), town.missed()) == (3, ["UNAVAILABLE-LOG-GAP"])
+    town.answer(other, town.offer(other), 0, 1, 2)
+    town.answer(liar, liar.last(FetchLog))
+    assert missing(town) == 0
+
+
+def test_what_a_recorder_has_and_will_not_send_is_missing_no_more(town: Town) -> None:
+    """A stream that began before somebody recorded it, or before its right: its recorder says so."""
+    source = town.neighbour()
+    asked = town.offer(source)
+    run = RecordedRun(town.net.cast.principal(CAMERA).key, b"s" * 16, b"", 0, 4)
+    town.fetched(source, asked, [town.frame(5)], settled=[run])
+    source.say(LogAnswered(asked.id, is_whole=True))
+    assert (missing(town), town.missed()) == (0, [])
+
+
+def test_a_broker_says_which_numbers_it_refused_and_which_it_has(town: Town) -> None:
+    """The word of the broker that acknowledged: it is asked about numbers, and names no others."""
+    town.publish("A")
+    town.camera.next_sequence += 3
+    town.publish("B")
+    town.net.advance(10)
+    asker = town.neighbour()
+    town.want(asker)
+    stream = town.camera.stream
+    about = town.net.cast.principal(CAMERA).key, stream, b""
+    number = next(town.numbers).to_bytes(16)
+    asker.say(FetchLog(number, town.type_id, int(town.net.now), [], [], [], [RecordedRun(*about, 0, 9)]))
+    (answer,) = asker.all_heard(LogFetched)
+    assert plates_in([answer]) == []
+    assert sorted((one.first, one.last) for one in answer.settled) == [(0, 0), (1, 3), (4, 4)]
+    assert missing(town) == 0
 
 
 def test_a_gap_notice_waits_for_a_subscriber_that_is_away_and_survives_a_restart(town: Town) -> None:

@@ -91,7 +91,8 @@ def _read(
         by = authors.read(publisher, message.author, about, frame)
     columns, at = message.columns, Instant(message.published_at)
     size = sum(len(one.data) for one in columns) + message.rows * len(columns) * _VALUE_BYTES
-    return Delivered(refs, publisher, message.stream, message.label, at, frame, position, by, size)
+    is_late = isinstance(message, DeliverLogged) and message.is_late
+    return Delivered(refs, publisher, message.stream, message.label, at, frame, position, by, size, is_late)
 
 
 def _missed(message: MissedMessage, entries: Mapping[int, RequestEntry]) -> GapDetected | None:

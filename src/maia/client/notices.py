@@ -149,6 +149,8 @@ class Delivered(msgspec.Struct, frozen=True):
     """What came along about the publisher; None if nothing did."""
     size: int = 0
     """About how many bytes of memory it takes."""
+    is_late: bool = False
+    """Whether later ones of its publisher's stream came before: it was missing there, and was found since."""
 
     def __repr__(self) -> str:
         """Return whose it is, and none of its values."""

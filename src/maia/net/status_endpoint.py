@@ -60,6 +60,8 @@ class StatusSource:
     metrics: Callable[[], bytes]
     status: Callable[[], Mapping[str, object]]
     why_not_ready: Callable[[], str] = lambda: ""
+    detail: Callable[[], str] = lambda: ""
+    """What is to be known of one that is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Door:
 
 def _ready(source: StatusSource) -> bytes:
     if source.is_ready():
-        return _response("200 OK", b"ready\n")
+        return _response("200 OK", f"ready\n{source.detail()}".encode())
     why = source.why_not_ready()
     body = f"not ready: {why}\n" if why else "not ready\n"
     return _response("503 Service Unavailable", body.encode())

@@ -101,6 +101,7 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_catch_up_served_total": "recorded frames that were sent to brokers that had missed them",
         "maia_catch_up_overflows_total": "frames left for the next fetch, because too much came meanwhile",
         "maia_catch_up_dropped_total": "requests of one neighbour for recorded frames that were too many",
+        "maia_log_missing_events": "publications that the log lacks, by their numbers",
         "maia_log_position": "position of the last frame that is safely on disk",
         "maia_log_unsafe": "recorded frames that are not on disk yet",
         "maia_log_unsafe_bytes": "bytes of these",

@@ -27,9 +27,9 @@ single steps.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, Final, TypeAlias
@@ -157,6 +157,20 @@ class _Stream:
             self.starts.insert(at, sequence)
         self.ends[first] = end
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Return where runs begin, and end, exclusive; a number of which a part was here is one."""
+        return [*self.ends.items(), *((at, at + 1) for at in self.parts)]
+
+    def add_span(self, first: int, end: int) -> None:
+        """Take note of all numbers from one up to another, exclusive."""
+        for start in [one for one in self.starts if one <= end and self.ends[one] >= first]:
+            first, end = min(first, start), max(end, self.ends.pop(start))
+            self.starts.remove(start)
+        insort(self.starts, first)
+        self.ends[first] = end
+        for number in [one for one in self.parts if first <= one < end]:
+            self.row_bytes -= self.parts.pop(number).bit_length() // 8
+
     def shrink(self, runs: int, parts: int) -> None:
         """Forget what has not grown for longest, until no more is left than this."""
         while len(self.ends) > runs:
@@ -234,6 +248,10 @@ class DuplicateMemory:
         """Return whether anything of a stream was here."""
         return (publisher, stream, signer) in self._streams
 
+    def newest(self, publisher: bytes, stream: bytes) -> int:
+        """Return the highest number of a stream that was here, or -1."""
+        return max((end for _, end in self.spans(publisher, stream)), default=0) - 1
+
     def newest_runs(self, streams_max: int) -> list[tuple[bytes, bytes, bytes, int, int]]:
         """Return publisher, stream, signer, first and last number of the newest run of the newest streams."""
         found: list[tuple[bytes, bytes, bytes, int, int]] = []
@@ -244,6 +262,42 @@ class DuplicateMemory:
             if len(found) == streams_max:
                 break
         return found
+
+    def gaps(self, beside: DuplicateMemory) -> Iterator[tuple[bytes, bytes, int, int]]:
+        """Yield publisher, stream, first and last of numbers that are in neither memory, below later ones.
+
+        It does not matter who signed them, and a number of which a part was here is none of them.
+        """
+        found: dict[tuple[bytes, bytes], list[tuple[int, int]]] = {}
+        for (publisher, stream, _), known in self._streams.items():
+            found.setdefault((publisher, stream), []).extend(known.spans())
+        for about, spans in found.items():
+            if len(spans) == 1 and not spans[0][0]:
+                continue
+            upto = max((end for _, end in spans), default=0)
+            at = 0
+            for first, end in sorted([*spans, *beside.spans(*about)]):
+                if at < min(first, upto):
+                    yield (*about, at, min(first, upto) - 1)
+                at = max(at, end)
+
+    def spans(self, publisher: bytes, stream: bytes, signer: bytes | None = None) -> list[tuple[int, int]]:
+        """Return where the runs of a stream begin, and end, exclusive; of all signers if none is named."""
+        found = (
+            one
+            for key, one in self._streams.items()
+            if key[:2] == (publisher, stream) and (signer is None or key[2] == signer)
+        )
+        return [span for one in found for span in one.spans()]
+
+    def remember_span(
+        self, publisher: bytes, stream: bytes, first: int, last: int, signer: bytes = b""
+    ) -> None:
+        """Remember all numbers from one to another."""
+        known = self._stream((publisher, stream, signer))
+        self._bytes -= known.cost
+        known.add_span(first, last + 1)
+        self._bounded(known)
 
     def exported(self) -> bytes:
         """Return what must survive a restart, the most recent streams at the end."""

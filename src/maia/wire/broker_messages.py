@@ -383,7 +383,8 @@ class FetchLog(AnyMessage, tag=114, frozen=True):
     """What did you, and the brokers behind you, record of a type that I may have and lack?
 
     A broker in `places` is asked for what is behind its place, every other one for what it
-    recorded from `since` on. `recorded` is not to be sent. `views` are the classes that it is for.
+    recorded from `since` on. `recorded` is not to be sent. `views` are the classes that it is for. Of what is
+    `missing` it is to be said if it will never be sent.
     """
 
     id: Token
@@ -394,6 +395,7 @@ class FetchLog(AnyMessage, tag=114, frozen=True):
     views: Annotated[list[Annotated[bytes, Meta(max_length=16)]], Meta(max_length=256)] = field(
         default_factory=list
     )
+    missing: Annotated[list[RecordedRun], Meta(max_length=1024)] = field(default_factory=list)
 
 
 class LogFetched(AnyMessage, tag=115, frozen=True):
@@ -402,7 +404,8 @@ class LogFetched(AnyMessage, tag=115, frozen=True):
     That is this broker's own word, which it signs (`wire/log_places.py`). It is not whole if something
     behind the asker's place is not in the log any more. It is cut if there is more than the interests
     behind the link admit, on which it was asked for. It is early if interests of the classes that it is
-    for have not come to where it was sent from.
+    for have not come to where it was sent from. What is missing and `settled` was refused here, or is
+    recorded and not for the asker, or not in the log any more: with all that was sent, it is complete.
     """
 
     id: Token
@@ -413,6 +416,7 @@ class LogFetched(AnyMessage, tag=115, frozen=True):
     is_cut: bool
     frames: Annotated[list[bytes], Meta(max_length=8192)]
     is_early: bool = False
+    settled: Annotated[list[RecordedRun], Meta(max_length=1024)] = field(default_factory=list)
 
 
 class LogAnswered(AnyMessage, tag=116, frozen=True):

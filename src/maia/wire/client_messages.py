@@ -276,7 +276,8 @@ class Deliver(AnyMessage, tag=22, frozen=True, gc=False):
 class DeliverLogged(AnyMessage, tag=23, frozen=True):
     """A recorded frame for the durable subscription `ref`, as it may be seen now, with its position.
 
-    The last position of a range always comes; without rows, if nothing there may be seen.
+    The last position of a range always comes; without rows, if nothing there may be seen. It is late if the
+    subscription had a later one of its publisher's stream before: it was missing there, and was found since.
     """
 
     ref: Number
@@ -288,6 +289,7 @@ class DeliverLogged(AnyMessage, tag=23, frozen=True):
     rows: Annotated[int, Meta(ge=0, le=ROWS_MAX)]
     columns: Annotated[list[Column], Meta(max_length=1024)]
     author: Author | None = None
+    is_late: bool = False
 
 
 class Seen(AnyMessage, tag=24, frozen=True):

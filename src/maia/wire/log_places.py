@@ -5,11 +5,16 @@ again, so the place is signed by the broker whose log it is in: for one request,
 The signature is over the canonical expression
 
     (log-place (version 1) (network …) (broker (ed25519 KEY)) (log BYTES16) (position N) (end N)
-      (whole 1 or 0) (request BYTES16))
+      (whole 1 or 0) (request BYTES16) (settled BYTES32))
+
+where the last one is the digest of what is settled, as it travels.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
+
+import msgspec
 from msgspec.structs import replace
 
 from maia.canonical import write_canonical
@@ -43,5 +48,6 @@ def _body(answer: LogFetched, network: NetworkName) -> bytes:
             (b"end", b"%d" % answer.end),
             (b"whole", b"%d" % answer.is_whole),
             (b"request", answer.id),
+            (b"settled", sha256(msgspec.msgpack.encode(answer.settled)).digest()),
         )
     )

@@ -78,3 +78,24 @@ def test_a_stream_without_gaps_is_remembered_whole(order: list[int], first: int)
     assert all(memory.remember(KEY, STREAM, first + number) for number in order)
     assert not any(memory.remember(KEY, STREAM, first + number) for number in range(60))
     assert memory.remember(KEY, STREAM, first + 60)
+
+
+@pytest.mark.laws
+@given(
+    st.lists(st.tuples(st.sampled_from([b"", b"signer"]), st.integers(0, 30), ROWS), max_size=40),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5)), max_size=8),
+)
+def test_gaps_are_the_numbers_below_the_newest_that_neither_memory_has(
+    arrivals: list[tuple[bytes, int, int]], settled: list[tuple[int, int]]
+) -> None:
+    memory, beside, excused = DuplicateMemory(), DuplicateMemory(), set[int]()
+    for signer, number, rows in arrivals:
+        memory.new_rows(KEY, STREAM, number, rows, signer)
+    for first, more in settled:
+        beside.remember_span(KEY, STREAM, first, first + more)
+        excused.update(range(first, first + more + 1))
+    again = DuplicateMemory.imported(beside.exported())
+    here = {number for _, number, _ in arrivals}
+    found = [run for *_, first, last in memory.gaps(again) for run in range(first, last + 1)]
+    assert found == [one for one in range(max(here, default=0)) if one not in here | excused]
+    assert all(not beside.unseen_rows(KEY, STREAM, number) for number in excused)

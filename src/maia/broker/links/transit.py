@@ -259,6 +259,13 @@ class StreamOrder:
         self._last.put(key, sequence)
         return True
 
+    def is_behind(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
+        """Take note of a frame; say whether a later one was delivered before it, however much later."""
+        key = (publisher, stream, signer)
+        last = self._last.get(key) or 0
+        self._last.put(key, max(last, sequence))
+        return sequence < last
+
     def late_in(
         self, publisher: bytes, stream: bytes, numbers: Sequence[int], signer: bytes
     ) -> list[bool] | None:

@@ -9,7 +9,7 @@ and once the frames are safe: what is known here is on the disk.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
@@ -37,12 +37,15 @@ from maia.wire.messages import (
 KEPT_PROGRESS: Final = "catch-up"
 LOG_ID_BYTES: Final = 16
 RUNS_SENT: Final = 512
+MISSING_SENT: Final = 512
 PLACES_MAX: Final = 256
 FETCHED_MAX: Final = 1024
 SIGNERS_MAX: Final = 256
 HOLD_S: Final = 30.0
 """How long what arrives waits for what is missing before it, when no broker answers."""
 
+_REFUSED: Final = b"refused"
+"""Under which signer numbers are kept that this broker has refused its own publishers."""
 _LIMITS: Final = MemoryLimits(streams_max=4096, numbers_per_stream_max=16_384, bytes_max=4 << 20)
 
 StreamId: TypeAlias = tuple[bytes, bytes]
@@ -87,6 +90,10 @@ class FetchRequest:
     """What came in answer to this broker's own."""
     places: dict[bytes, tuple[LogPlace, int]] = field(default_factory=dict)
     """Up to where each broker has looked, and where its log ends."""
+    settled: dict[bytes, list[RecordedRun]] = field(default_factory=dict)
+    """What each broker says that it never will send."""
+    is_doubted: bool = False
+    """Whether something came that cannot be recorded: then nothing counts as settled."""
 
     @property
     def key(self) -> tuple[bytes, LinkId]:
@@ -127,6 +134,18 @@ class Progress:
     """By signer of sealed frames that was judged: whether it was so for all of them since."""
     places: dict[bytes, LogPlace] = field(default_factory=dict, repr=False)
     """By broker."""
+    whole: dict[bytes, LogPlace] = field(default_factory=dict, repr=False)
+    """The places when nothing was missing: from there on others are asked while something is."""
+    asked: dict[bytes, LogPlace] = field(default_factory=dict, repr=False)
+    """The places of the round that is under way."""
+    settled: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_LIMITS), repr=False)
+    """Numbers that are not recorded and not missing: `_REFUSED` here, or given up by their broker's word."""
+    told: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_LIMITS), repr=False)
+    """Numbers that were reported as missing."""
+    sources: dict[StreamId, bytes] = field(default_factory=dict, repr=False)
+    """Who has signed the newest frame of a stream."""
+    own: dict[StreamId, int] = field(default_factory=dict, repr=False)
+    """The last number that was recorded of each stream that is published here."""
     is_cut: bool = False
     """Whether it was down, or a link of the type was, since the last round that all have answered."""
     has_news: bool = False
@@ -163,7 +182,12 @@ class Progress:
         cut out of it.
         """
         stream, number, rows = identity_of(frame)
-        new = self._missing(frame, number, ALL_ROWS if signer_of(frame) else rows)
+        signer = signer_of(frame)
+        if not unjudged and self.sources.get(stream, b"") != signer:
+            self.sources[stream] = signer
+            if len(self.sources) > _LIMITS.streams_max:
+                del self.sources[next(iter(self.sources))]
+        new = self._missing(frame, number, ALL_ROWS if signer else rows)
         return self.recorded.new_rows(*stream, number, new, unjudged) if new else 0
 
     def note_signer(self, frame: Recorded, unjudged: bytes) -> bool:
@@ -187,8 +211,49 @@ class Progress:
         return b"" if self.judged.get(frame.signer) or frame.signer == own_key else frame.signer
 
     def note_own(self, stream: StreamId, number: int) -> bool:
-        """Take note of a frame that this broker signs; say whether it is new."""
+        """Take note of a frame that is published here; say whether it is new.
+
+        What its publisher has numbered before, since it came here, was refused.
+        """
+        last = self.own.get(stream)
+        if last is not None and last + 1 < number:
+            self.settled.remember_span(*stream, last + 1, number - 1, _REFUSED)
+        self.own[stream] = number
         return self.recorded.remember(*stream, number)
+
+    # ------------------------------------------------------------ what is missing
+
+    def missing(self) -> Iterator[RecordedRun]:
+        """Yield the numbers that are not recorded though later ones are: a stream begins at 0."""
+        found = self.recorded.gaps(self.settled)
+        return (RecordedRun(publisher, stream, b"", *run) for publisher, stream, *run in found)
+
+    def newly_missing(self) -> list[RecordedRun]:
+        """Return the numbers that were not reported as missing before; they count as reported from now on."""
+        found = [one for one in self.missing() if self.told.unseen_rows(one.publisher, one.stream, one.first)]
+        for one in found:
+            self.told.remember_span(one.publisher, one.stream, one.first, one.last)
+        return found
+
+    def settled_here(self, missing: Iterable[RecordedRun]) -> list[RecordedRun]:
+        """Return for which of some numbers others need not wait: they are recorded, or were refused."""
+        found: list[RecordedRun] = []
+        for one in missing:
+            stream = one.publisher, one.stream
+            spans = [*self.recorded.spans(*stream), *self.settled.spans(*stream, _REFUSED)]
+            for first, end in spans:
+                if first <= one.last and one.first < end:
+                    found.append(RecordedRun(*stream, b"", max(first, one.first), min(one.last, end - 1)))
+        return found[:MISSING_SENT]
+
+    def settle(self, answers: Mapping[bytes, list[RecordedRun]]) -> None:
+        """Give up what those say will never come who answer for its stream: its signer, if there is one."""
+        held = {identity_of(one)[0]: signer_of(one) for one in self.held}
+        for broker, runs in answers.items():
+            for one in runs:
+                stream = one.publisher, one.stream
+                if (self.sources.get(stream) or held.get(stream) or broker) == broker:
+                    self.settled.remember_span(*stream, one.first, one.last)
 
     def has_original_of(self, frame: Recorded) -> bool:
         """Return whether a frame was released, for whomever, of rows that are recorded as published."""
@@ -246,10 +311,11 @@ class Progress:
         """Take note of up to where brokers have looked; say whether any of them has more."""
         is_more = False
         for broker, (place, end) in places.items():
-            before = self.places.pop(broker, None)
+            before = self.asked.get(broker)
             is_on = before is None or before.log != place.log or place.position > before.position
             is_more = is_more or (is_on and place.position < end)
-            self.places[broker] = place
+            self.places.pop(broker, None)
+            self.places[broker] = self.asked[broker] = place
         while len(self.places) > PLACES_MAX:
             del self.places[next(iter(self.places))]
         return is_more
@@ -299,6 +365,8 @@ class _KeptType(msgspec.Struct, array_like=True, frozen=True):
     places: list[LogPlace]
     recorded: bytes
     judged: list[bytes] = []
+    settled: bytes = b""
+    told: bytes = b""
 
 
 class _KeptProgress(msgspec.Struct, array_like=True, frozen=True):
@@ -315,9 +383,11 @@ def progress_to_bytes(
         _KeptType(
             type_id,
             int(one.since),
-            list(one.places.values()),
+            list((one.whole if any(one.missing()) else one.places).values()),
             one.recorded.exported(),
             [signer for signer, is_judged in one.judged.items() if is_judged],
+            one.settled.exported(),
+            one.told.exported(),
         )
         for type_id, one in progress.items()
     ]
@@ -338,8 +408,15 @@ def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress], list
             DuplicateMemory.imported(one.recorded, _LIMITS),
             dict.fromkeys(one.judged, True),
             {place.broker: place for place in one.places},
+            {place.broker: place for place in one.places},
+            settled=_memory_from_bytes(one.settled),
+            told=_memory_from_bytes(one.told),
             is_cut=True,
         )
         for one in kept.types
     }
     return kept.log, found, kept.fetched
+
+
+def _memory_from_bytes(data: bytes) -> DuplicateMemory:
+    return DuplicateMemory.imported(data, _LIMITS) if data else DuplicateMemory(_LIMITS)

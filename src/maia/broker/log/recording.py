@@ -12,7 +12,7 @@ up cost no reading.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,7 +42,7 @@ from maia.types import is_validity_stream
 from maia.types.verified import is_certificate_stream
 from maia.wire.codec import decode_recorded, encode_known
 from maia.wire.effects import Effect, Keep, LinkId, LogAtStart, Logged, Record
-from maia.wire.messages import Carried, Recorded, Unblinded, signer_of
+from maia.wire.messages import Carried, Recorded, RecordedRun, Unblinded, signer_of
 
 KEPT_POSITION: Final = "log-position"
 NO_LOG: Final = LogAtStart()
@@ -102,6 +102,21 @@ class Recording:
             is_stated = versions and (is_validity_stream(versions[-1]) or is_certificate_stream(versions[-1]))
             return bool(versions) and not is_stated
         return type_id.hex() in chosen or any(version.name.name in chosen for version in versions)
+
+    def record_own(self, frame: Recorded, turn: Turn) -> None:
+        """Record a frame that is published here as it travels."""
+        if self.record(frame, turn):
+            self.progress_of(frame.type_id, turn.now).note_own(*identity_of(frame)[:2])
+
+    def begin_streams(self, type_ids: Iterable[bytes], publisher: bytes) -> None:
+        """Take note that a publisher is here from now on: what it numbered before, others may have."""
+        for known in [self.progress[one] for one in type_ids if one in self.progress]:
+            known.own = {stream: last for stream, last in known.own.items() if stream[0] != publisher}
+
+    def missing(self) -> dict[bytes, list[RecordedRun]]:
+        """Return the numbers that are known to be missing, by type."""
+        found = {one: list(known.missing()) for one, known in self.progress.items() if self.takes_all(one)}
+        return {type_id: runs for type_id, runs in found.items() if runs}
 
     def record(self, frame: Recorded, turn: Turn, unjudged: bytes = b"") -> bool:
         """Record a frame as it travels, without rows that are recorded already; say whether anything is left.
@@ -250,6 +265,9 @@ class Recording:
     def status(self) -> dict[str, object]:
         """Return what an operator asks for."""
         return {
+            "missing_events": sum(
+                one.last - one.first + 1 for runs in self.missing().values() for one in runs
+            ),
             "position": self.upto,
             "unsafe": self.next_position - 1 - self.upto,
             "unsafe_bytes": self.unsafe_bytes,

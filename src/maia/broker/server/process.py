@@ -278,7 +278,16 @@ def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource
             return f"nothing is recorded: {log['problem']}"
         return ""
 
-    return StatusSource(lambda: not why_not_ready(), metrics, running.status, why_not_ready)
+    def detail() -> str:
+        log = running.status().get("log")
+        missing = log.get("missing_events") if isinstance(log, dict) else 0
+        return (
+            f"missing: {missing} publications that other brokers may have; they are asked\n"
+            if missing
+            else ""
+        )
+
+    return StatusSource(lambda: not why_not_ready(), metrics, running.status, why_not_ready, detail)
 
 
 @contextmanager

@@ -245,6 +245,8 @@ class Requests:
             requires=requirement_to_bytes(asked.requires),
             written=written,
         )
+        if self.recording is not None and before is None:
+            self.recording.begin_streams(entry.type_ids, link.peer.key)
         since = turn.mark()
         self.entries.place_advertisement(link, entry, before, turn)
         self._answer(link, entry, before, since, turn)

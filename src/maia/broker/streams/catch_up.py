@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from maia.broker.audiences.local_subscribers import Audiences
@@ -23,10 +24,18 @@ from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
 from maia.broker.keys.blinded import BlindedIds
 from maia.broker.links.transit import class_of_frame
-from maia.broker.log.progress import PLACES_MAX, FetchRequest, Progress, Round, StreamId, identity_of
+from maia.broker.log.progress import (
+    MISSING_SENT,
+    PLACES_MAX,
+    FetchRequest,
+    Progress,
+    Round,
+    StreamId,
+    identity_of,
+)
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
-from maia.broker.streams.durable import DurableSubscriptions
+from maia.broker.streams.durable import NUMBERS, DurableSubscriptions
 from maia.broker.streams.log_requests import LogRequests
 from maia.broker.streams.neighbour import Signers
 from maia.broker.timers import FetchMissed, TimerWheel
@@ -36,7 +45,7 @@ from maia.events import Instant, seconds_after
 from maia.routing.duplicates import ALL_ROWS
 from maia.routing.overlay.table import node_id_of_key
 from maia.wire.effects import LinkId
-from maia.wire.messages import Carried, FetchLog, Recorded, signer_of
+from maia.wire.messages import Carried, FetchLog, Recorded, RecordedRun, signer_of
 
 EVERY_S: Final = 60.0
 """How often a broker compares its log with others without a reason."""
@@ -49,6 +58,7 @@ _UNRECORDED: Final = (
 )
 _BLINDED: Final = "this broker was cut off, and events of a blinded type are not fetched from others"
 _HOLE: Final = "a publisher's numbers leave something out: its broker refused it, or it was lost on the way"
+_NAMED_MAX: Final = 8
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -177,6 +187,7 @@ class CatchUp:
                 before, under_way.resumes_at = under_way.request, None
                 under_way.request = again = self._ask(type_id, progress, turn)
                 again.is_whole, again.is_refused = before.is_whole, before.is_refused
+                again.settled, again.is_doubted = before.settled, before.is_doubted
                 again.is_awaited, again.is_short = before.is_awaited, before.is_short
                 self.log_requests.answer_if_all_have(again, turn)
 
@@ -206,6 +217,8 @@ class CatchUp:
             self._record_held(type_id, progress, turn, is_patient=True)
             self._due(progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
         else:
+            is_missing = self.recording.takes_all(type_id) and any(progress.missing())
+            progress.asked = dict(progress.whole if is_missing else progress.places)
             progress.round = Round(self._ask(type_id, progress, turn))
             progress.has_news = False
             if is_fresh and (flooding := self.router.flooding) is not None:
@@ -213,10 +226,24 @@ class CatchUp:
                 progress.round.again_at = seconds_after(now, flooding.question_wait_s)
 
     def _ask(self, type_id: bytes, progress: Progress, turn: Turn) -> FetchRequest:
-        places = list(progress.places.values())[-PLACES_MAX:]
+        places = list(progress.asked.values())[-PLACES_MAX:]
         about = self.own.random(16), type_id, int(progress.since), places, progress.runs()
-        message = FetchLog(*about, self.log_requests.classes_here(type_id))
+        missing = self._missing(type_id, progress)
+        message = FetchLog(*about, self.log_requests.classes_here(type_id), missing)
         return self.log_requests.ask(message, self, self._targets(type_id, progress), turn)
+
+    def _missing(self, type_id: bytes, progress: Progress) -> list[RecordedRun]:
+        """Return what is missing in the log, and before what is held."""
+        if not self.recording.takes_all(type_id):
+            return []
+        newest = progress.recorded.newest
+        first: dict[StreamId, int] = {}
+        for frame in progress.held:
+            stream, number, _ = identity_of(frame)
+            first[stream] = min(number, first.get(stream, number))
+        before = (RecordedRun(*one, b"", newest(*one) + 1, at - 1) for one, at in first.items())
+        held = [one for one in before if one.first <= one.last]
+        return [*held, *islice(progress.missing(), MISSING_SENT)][:MISSING_SENT]
 
     def _targets(self, type_id: bytes, progress: Progress) -> list[LinkId]:
         """Return whom to ask: those from whom a type comes, in doubt whoever may have recorded some of it.
@@ -225,7 +252,8 @@ class CatchUp:
         """
         requests, link_to = self.log_requests, self.routes.link_to
         found = set(requests.targets(type_id))
-        if progress.is_cut or (progress.has_news and not found):
+        is_missing = self.recording.takes_all(type_id) and any(progress.missing())
+        if progress.is_cut or is_missing or (progress.has_news and not found):
             recorders = (link_to(node_id_of_key(broker)) for broker in progress.places)
             found.update(link for link in recorders if link is not None)
             found.update(requests.everybody(type_id))
@@ -273,6 +301,7 @@ class CatchUp:
         is_silent = bool(progress.places.keys() - places.keys()) or not places or is_awaited
         is_short = under_way.request.is_short
         if is_answered:
+            self._settle(type_id, progress, under_way.request, turn)
             is_unrecorded = not under_way.request.is_whole and not is_short
             if progress.is_cut and is_unrecorded and not progress.has_hole:
                 self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-NOT-FETCHED", _UNRECORDED), turn)
@@ -287,7 +316,10 @@ class CatchUp:
             progress.is_over = False
             self._begin(type_id, turn)
             return
-        is_done = is_answered and not progress.is_cut and not progress.held
+        is_missing = self.recording.takes_all(type_id) and any(progress.missing())
+        if is_answered and not is_missing:
+            progress.whole = dict(progress.places)
+        is_done = is_answered and not progress.is_cut and not progress.held and not is_missing
         progress.pause_s = 0.0 if is_done else min(EVERY_S, max(_RETRY_S, 2 * progress.pause_s))
         pause_s = min(progress.pause_s, _RETRY_S) if progress.held else progress.pause_s
         self._due(progress, seconds_after(now, pause_s or EVERY_S))
@@ -303,9 +335,27 @@ class CatchUp:
             self._record(progress, frame, turn, is_less=is_less)
         progress.held.clear()
         progress.held_bytes, progress.held_since = 0, None
-        if progress.has_hole:
+        self._report_missing(type_id, progress, turn)
+
+    def _settle(self, type_id: bytes, progress: Progress, request: FetchRequest, turn: Turn) -> None:
+        """Give up what will never come; what is not in a log any more is reported before."""
+        if request.is_doubted or request.is_short or request.is_awaited:
+            return
+        if not request.is_whole:
+            self._report_missing(type_id, progress, turn)
+        progress.settle(request.settled)
+        if not progress.places:
+            # Nobody records it beside this broker: where streams began before, nobody can say.
+            for one in self._missing(type_id, progress):
+                if not one.first:
+                    progress.settled.remember_span(one.publisher, one.stream, 0, one.last)
+
+    def _report_missing(self, type_id: bytes, progress: Progress, turn: Turn) -> None:
+        numbers = progress.newly_missing() if self.recording.takes_all(type_id) else []
+        if progress.has_hole or numbers:
             progress.has_hole = False
-            self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-GAP", _HOLE), turn)
+            self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-GAP", _hole(numbers)), turn)
+            self.recording.keep_progress(turn)
 
     def _due(self, progress: Progress, at: Instant) -> None:
         if progress.next_at is None or progress.next_at > at:
@@ -317,6 +367,16 @@ class CatchUp:
         self.durable.note_gap(type_id, problem, turn)
         turn.note("events-missed", type=type_id.hex(), code=problem.code)
         turn.count("maia_catch_up_missed_total", code=problem.code)
+
+
+def _hole(missing: Collection[RecordedRun]) -> str:
+    """Return what to say of numbers that are missing."""
+    if not missing:
+        return _HOLE
+    count = sum(one.last - one.first + 1 for one in missing)
+    runs = [f"{one.first} to {one.last} of stream {one.stream.hex()[:8]}" for one in missing]
+    more = f" and {len(runs) - _NAMED_MAX} runs more" if len(runs) > _NAMED_MAX else ""
+    return f"{_HOLE}{NUMBERS}{count} publications, {', '.join(runs[:_NAMED_MAX])}{more}; asked for again"
 
 
 def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded], now: Instant) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from maia.broker.audiences.local_subscribers import routed_filter
 from maia.broker.links.cursors import CURSOR_KEY_BYTES, KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes
 from maia.broker.links.links import Link, Subscription
 from maia.broker.log.recording import Recording
@@ -31,10 +32,13 @@ from maia.broker.timers import CatchUp, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import seconds_after
+from maia.predicates import ALWAYS
 from maia.wire.codec import sendable_text
 from maia.wire.effects import Keep, LinkId, Logged, LogRead, ReadLog
 from maia.wire.messages import DeliverLogged, Missed
 
+NUMBERS: Final = "; missing: "
+"""What stands in a gap notice before the numbers of publications: only those who see all of them are told."""
 _READ_BYTES: Final = 4 << 20
 _LOOK_AGAIN_S: Final = 0.5
 
@@ -314,7 +318,7 @@ class DurableSubscriptions:
         """Send what the owner's View of now shows of a frame; return why it misses something, if it does."""
         transit = found.transit
         unseen = unseen_by(cursor.rows, transit)
-        is_late = not cursor.order.admit(
+        is_late = cursor.order.is_behind(
             transit.publisher.key, transit.stream, transit.sequence, found.signer
         )
         if is_late:
@@ -328,19 +332,15 @@ class DurableSubscriptions:
         shown = self.records.seen_by(entry, unseen, found.missing, logged.recorded_at)
         if shown is None:
             return None
-        if is_late:
-            return Unavailable(
-                "UNAVAILABLE-LOG-GAP", "an event came behind a later one of its publisher, and was left out"
-            )
         transit, seen = shown
         about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows
         if not cursor.shows:
             # Whoever reads the range is sent what is in it, and that goes on record.
-            turn.send(entry.link, DeliverLogged(*about, []))
+            turn.send(entry.link, DeliverLogged(*about, [], is_late=is_late))
             cursor.delivered(logged.position, 0)
             return None
         try:
-            message = DeliverLogged(*about, seen.columns, seen.author)
+            message = DeliverLogged(*about, seen.columns, seen.author, is_late)
             size = self.records.send_to(entry, transit, seen, message, turn)
         except LedgerRequired as refused:
             return refused
@@ -350,7 +350,9 @@ class DurableSubscriptions:
 
 def _tell_gaps_before(entry: Subscription, cursor: Cursor, position: int, turn: Turn) -> None:
     """Send the gap notices of a durable subscription that belong before a position."""
-    for at, code, text in cursor.take_gaps(position):
+    sees_all = routed_filter(entry.right.view) == ALWAYS
+    for at, code, whole in cursor.take_gaps(position):
+        text = whole if sees_all else whole.split(NUMBERS)[0]
         _tell_missed(entry, cursor, at, Unavailable("UNAVAILABLE-LOG-GAP", text), turn, code)
 
 

@@ -282,8 +282,10 @@ class LogRequests:
         end = upto if found.problem is not None else log.upto
         place = LogPlace(self.own.principal.key, log.id, upto)
         is_early = _is_early(request.message, interests)
+        is_last = upto >= end and found.problem is None
+        settled = log.progress_of(type_id, turn.now).settled_here(request.message.missing) if is_last else []
         answer = LogFetched(
-            request.message.id, place, max(upto, end), is_whole, b"", is_cut, frames, is_early
+            request.message.id, place, max(upto, end), is_whole, b"", is_cut, frames, is_early, settled
         )
         turn.send(asker, signed_place(answer, self.own.settings.network, self.own.key))
         turn.count("maia_catch_up_served_total", len(frames))
@@ -391,6 +393,8 @@ class LogRequests:
             request.is_refused = request.is_refused or is_refused
             request.is_awaited = request.is_awaited or is_awaited
             request.frames += frames or ()
+            if message.settled:
+                request.settled.setdefault(message.place.broker, []).extend(message.settled)
             if not is_awaited and not is_refused:
                 request.places[message.place.broker] = (message.place, message.end)
             if request.is_late:
@@ -441,7 +445,7 @@ class LogRequests:
                 if problem.code == NOT_CONFIRMED:
                     is_awaited = True
                 else:
-                    request.is_whole = False
+                    request.is_whole, request.is_doubted = False, True
                 turn.count("maia_frames_refused_total", code=problem.code)
             else:
                 checked.append(frame)

@@ -41,7 +41,7 @@ def recording(log: Recording) -> Stage:
 
     def record(run: Run, turn: Turn) -> None:
         for number in range(run.count):
-            log.record(run.as_carried(number), turn)
+            log.record_own(run.as_carried(number), turn)
 
     return record
 

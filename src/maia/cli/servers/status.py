@@ -135,6 +135,13 @@ def _log(log: Mapping[str, Any]) -> Iterator[_Said]:
     if log.get("problem"):
         yield "not recorded", log["problem"]
     yield "event log", "position {position}, {unsafe} on the way, {bytes} bytes".format(**{"bytes": 0, **log})
+    if log.get("missing_events"):
+        yield (
+            "",
+            "{missing_events} publications are missing by their numbers: other brokers are asked".format(
+                **log
+            ),
+        )
     readers = "{cursors} durable, {cursors_attached} of them here, the farthest {farthest_behind} behind"
     yield "", readers.format(**log)
 
