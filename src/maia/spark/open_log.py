@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from maia.client.api.connection import signing_key
+from maia.client.api.connection import log_warning, signing_key
 from maia.client.api.data_frames import brought, to_pandas, to_polars
 from maia.clock import system_now
 from maia.credentials import (
@@ -44,6 +44,7 @@ from maia.events import AttributeUid, Instant
 from maia.net.process import waited_for
 from maia.places import place_of, places_of
 from maia.policy import GrantStale, GrantTestedOnce, PolicyRefusal, Request
+from maia.policy.endings import EndsSoon, ending
 from maia.profile import Profile, find_profile
 from maia.profile.profile import wallet_places
 from maia.types import VerifiedType
@@ -156,6 +157,8 @@ class RecordedLog:
         self._stack = ExitStack()
         self._accesses: dict[str, Access] = {}
         self._close = weakref.finalize(self, self._stack.close)
+        for one in ending(reader.credentials, system_now()):
+            log_warning(EndsSoon(one))
 
     def close(self) -> None:
         """Forget keys, and stop to watch rights; the tables can be read no more."""

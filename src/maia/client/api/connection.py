@@ -112,7 +112,7 @@ class Connection:
         # A program that asks for nothing else is told on standard error why it waits.
         where, options = (
             self._where,
-            {"on_waiting": _log, "on_warning": _log, "on_ending": _log} | self._options,
+            {"on_waiting": log_warning, "on_warning": log_warning, "on_ending": log_warning} | self._options,
         )
         if isinstance(where, Profile):
             return connect_to_profile(where, **options)
@@ -123,7 +123,7 @@ class Connection:
         raise TypeError("addresses go with `key`, `network` and `credentials`; a profile says all of them")
 
 
-def _log(problem: MaiaError | None) -> None:
+def log_warning(problem: MaiaError | None) -> None:
     """Let the log of the program know why nothing can be published or arrive, or that it can again."""
     if problem is None:
         logging.getLogger("maia").info("events can be published and arrive again")
