@@ -113,7 +113,7 @@ def test_neither_the_broker_in_the_middle_nor_the_key_server_is_missed(tmp_path:
     """The rendezvous of a sealed type dies, then the key server, then a reader's broker: none is lost."""
 
     def kill_three(stage: Stage) -> None:
-        for name in ("broker of highways", "server of pito", "broker of pito"):
+        for name in ("broker of highways", "server of pito", "offices of ccs"):
             stage.world.children[name].kill()
             stage.settle()
 
@@ -136,7 +136,7 @@ def test_every_command_of_the_playground_can_be_typed_and_all_processes_end_with
             assert demo.wait(180) == 130
         finally:
             demo.kill()
-    assert len(processes) == 7
+    assert len(processes) == 8
     assert not [pid for pid in processes if _is_there(pid)]
     assert not folder.exists()
 
@@ -177,7 +177,7 @@ def test_a_demonstration_that_is_ended_leaves_no_process(number: signal.Signals,
             assert demo.wait(180) == status
         finally:
             demo.kill()
-    assert len(processes) == 7
+    assert len(processes) == 8
     wait_until(lambda: not [pid for pid in processes if _is_there(pid)], within_s=60)
 
 

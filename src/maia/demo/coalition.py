@@ -1,10 +1,11 @@
 """A coalition at sea: who sees which contact, and which routers work together? (Gismo.)
 
 Three nations, each with an identity provider and a router in a mesh, six people on
-ships and staffs. Certificates say what each may see of a contact; then requirements decide: what a
-publisher asks of subscribers and a subscriber of publishers, over statements of the providers that a
-router trusts. Routers prove their boot by a TPM, and demand a level of their neighbours. Each
-round publishes the same six contacts, while the world has changed in between.
+ships and staffs. Contacts are published on topics. Certificates say what each may see of them; then
+requirements decide, in the words of the paper's figure 2: what a publisher asks of subscribers and a
+subscriber of publishers, over statements of the providers that a router trusts. Routers prove their boot by
+a TPM, and demand a level of their neighbours. Each round publishes the same six contacts, while the world
+has changed in between.
 """
 
 from __future__ import annotations
@@ -58,41 +59,50 @@ _LAST_STATEMENT_S: Final = 12
 """A client looks at its file every second, and has to have shown the statement while it holds."""
 _WAIT_S: Final = 60.0
 
+HIGHEST: Final = '(sec_clearance="NATO secret")'
+CLEARED: Final = 'not (sec_clearance="NATO restricted")'
+FIGURE_2: Final = '(nationality="uk") or (sec_clearance="NATO secret")'
+"""What the subscription in figure 2 of the paper asks for."""
+_SECRET, _CONFIDENTIAL, _RESTRICTED = (
+    f"-a 'sec_clearance=NATO {level}'" for level in ("secret", "confidential", "restricted")
+)
 PEOPLE: Final = {
     # nation, attributes, and the nation at whose router the person is connected
-    "anna": ("norway", "-a nationality=no -a clearance=3", "norway"),
-    "kent": ("britain", "-a nationality=uk -a clearance=2", "britain"),
-    "bo": ("norway", "-a nationality=no -a clearance=3", "norway"),
-    "brown": ("britain", "-a nationality=uk -a clearance=2", "britain"),
-    "vries": ("netherlands", "-a nationality=nl -a clearance=3", "norway"),
-    "smit": ("netherlands", "-a nationality=nl -a clearance=1", "netherlands"),
+    "anna": ("norway", f"-a nationality=no {_SECRET}", "norway"),
+    "kent": ("britain", f"-a nationality=uk {_CONFIDENTIAL}", "britain"),
+    "bo": ("norway", f"-a nationality=no {_SECRET}", "norway"),
+    "brown": ("britain", f"-a nationality=uk {_CONFIDENTIAL}", "britain"),
+    "vries": ("netherlands", f"-a nationality=nl {_SECRET}", "norway"),
+    "smit": ("netherlands", f"-a nationality=nl {_RESTRICTED}", "netherlands"),
 }
+TREE: Final = "topic.contacts"
+"""The type whose events are on the topics below `/contacts`."""
 CONTACTS: Final = (
-    ("anna", ANY, "off Stad"),
-    ("anna", "clearance >= 2", "Sognefjord"),
-    ("anna", "clearance >= 3", "Hardangerfjord"),
-    ("anna", 'nationality == "no"', "Vestfjord"),
-    ("kent", "clearance >= 2", "Dogger Bank"),
-    ("kent", 'nationality == "uk" or clearance >= 3', "Dover Strait"),
+    ("anna", "/contacts/surface", ANY, "off Stad"),
+    ("anna", "/contacts/surface/convoy", CLEARED, "Sognefjord"),
+    ("anna", "/contacts/submarine", HIGHEST, "Hardangerfjord"),
+    ("anna", "/contacts/submarine", '(nationality="no")', "Vestfjord"),
+    ("kent", "/contacts/surface", CLEARED, "Dogger Bank"),
+    ("kent", "/contacts/submarine", FIGURE_2, "Dover Strait"),
 )
-"""By whom, what the publisher requires of subscribers, and where."""
+"""By whom, on which topic, what the publisher requires of subscribers, and where."""
 
 _SETUP: Final = """\
 org new norway
 org new britain
 org new netherlands
-type define Contact vessel:string place:string source:string --org norway
-grant britain/britain.pub --org norway --delegable --may publish:Contact --may subscribe:Contact \\
-    -o britain.grant
-grant netherlands/netherlands.pub --org norway --may subscribe:Contact --delegable -o netherlands.grant
+topic declare /contacts -a vessel:string -a place:string -a source:string --protection signed --org norway
+grant britain/britain.pub --org norway --delegable --may 'publish:/contacts/#' \\
+    --may 'subscribe:/contacts/#' -o britain.grant
+grant netherlands/netherlands.pub --org norway --may 'subscribe:/contacts/#' --delegable -o netherlands.grant
 network join britain.grant --org britain
 network join netherlands.grant --org netherlands
-member add anna --org norway --may publish:Contact
-member add bo --org norway --may subscribe:Contact
-member add kent --org britain --may publish:Contact
-member add brown --org britain --may subscribe:Contact
-member add vries --org netherlands --may subscribe:Contact
-member add smit --org netherlands --may subscribe:Contact --only vessel,place
+member add anna --org norway --may 'publish:/contacts/#'
+member add bo --org norway --may 'subscribe:/contacts/#'
+member add kent --org britain --may 'publish:/contacts/#'
+member add brown --org britain --may 'subscribe:/contacts/#'
+member add vries --org netherlands --may 'subscribe:/contacts/#'
+member add smit --org netherlands --may 'subscribe:/contacts/#' --only vessel,place
 """
 
 
@@ -261,7 +271,8 @@ def obstacle(_stage: Stage, reader: StoryReader, by: str, requires: str) -> str 
 
 
 _LEGEND: Final = {
-    "s": "does not meet it", "p": "wants other publishers", "x": "statement expired", "c": "router cut off",
+    "s": "does not meet it", "p": "wants other publishers", "t": "wants other topics",
+    "x": "statement expired", "c": "router cut off",
 }  # fmt: skip
 
 
@@ -270,8 +281,13 @@ _LEGEND: Final = {
 
 def _contacts(number: int) -> list[tuple[str, str, Happening, str]]:
     return [
-        (by, "Contact", {"vessel": f"{number}", "place": place, "source": f"sensor of {by}"}, requires)
-        for by, requires, place in CONTACTS
+        (
+            by,
+            TREE,
+            {"topic": topic, "vessel": f"{number}", "place": place, "source": f"sensor of {by}"},
+            requires,
+        )
+        for by, topic, requires, place in CONTACTS
     ]
 
 
@@ -294,19 +310,21 @@ def _round(stage: Stage, title: str) -> None:
     for by, of, event, requires in _contacts(len(rounds) + 1):
         stage.send(by, of, [event], requires, is_close_up=True)
     stage.receive()
-    rows, marks, contacts = [["by", "for subscribers with", *stage.inboxes]], set[str](), []
+    rows, marks, contacts = [["by", "on", "for subscribers with", *stage.inboxes]], set[str](), []
     for one in (one for one in stage.published[before:] if not one.is_probe):
         cells, received = list[str](), dict[str, object]()
         for who, inbox in stage.inboxes.items():
             seen = [
                 event for event in inbox.events if one.expected.get(who, one.event).items() <= event.items()
             ]
-            mark = obstacle(stage, inbox.reader, one.by, one.requires) or "●"
+            on_topic = "●" if inbox.reader.asks_for(one.event) else "t"
+            mark = obstacle(stage, inbox.reader, one.by, one.requires) or on_topic
             cells.append(mark if bool(seen) is (mark == "●") else "✗")
             marks.add(mark)
             received |= {who: [dict(event) for event in seen]} if seen else {}
             _check_author(stage, inbox.reader, one.by, seen)
-        rows.append([one.by, "anything" if one.requires == ANY else one.requires, *cells])
+        topic = str(one.event["topic"]).removeprefix("/contacts")
+        rows.append([one.by, topic, "anything" if one.requires == ANY else one.requires, *cells])
         contacts.append(
             {"by": one.by, "requires": one.requires, "received": received, "expected": one.expected}
         )
@@ -381,11 +399,11 @@ def _people_connect(stage: Stage) -> None:
 
 def _clearance_is_raised(stage: Stage) -> None:
     stage.maia(
-        "domain subject add britain/brown.maia/brown.pub brown@britain -a nationality=uk -a clearance=3 "
-        "--as britain"
+        "domain subject add britain/brown.maia/brown.pub brown@britain -a nationality=uk "
+        f"{_SECRET} --as britain"
     )
     _ask(stage.world, "brown")
-    _round(stage, "Brown's clearance is raised from 2 to 3; his link stays, and shows the new statement")
+    _round(stage, "Brown's clearance is raised to NATO secret; his link stays, and shows the new statement")
 
 
 def _statement_expires(stage: Stage) -> None:
@@ -410,20 +428,21 @@ def _boot_changes(stage: Stage) -> None:
 STORY: Final = Story(
     name="coalition",
     before="""\
-Norway, Britain and the Netherlands share contacts at sea over three routers. Every
-person and router has a statement of its nation's identity provider: nationality and
-clearance of people, the proved boot of routers. Publishers say who may see a contact,
-readers say whose contacts they want, routers say which routers they work with.
+Norway, Britain and the Netherlands share contacts at sea, on topics, over three
+routers. Every person and router has a statement of its nation's identity provider:
+nationality and clearance of people, the proved boot of routers. Publishers say who
+may see a contact, readers say whose contacts they want and on which topic, routers
+say which routers they work with.
 """,
     setup=_SETUP,
     start=_start,
     obstacle=obstacle,
     readers=(
-        StoryReader("Bo", "bo", "Contact", "clearance 3, until he leaves", joins_later=True),
-        StoryReader("Brown", "brown", "Contact", "clearance 2, then 3", joins_later=True),
-        StoryReader("Vries", "vries", "Contact", "a guest in Oslo, who wants Norwegians",
-               requires='nationality == "no"', joins_later=True),
-        StoryReader("Smit", "smit", "Contact", "vessels and places, in Den Haag", joins_later=True),
+        StoryReader("Bo", "bo", TREE, "NATO secret, until he leaves", topic="/contacts", joins_later=True),
+        StoryReader("Brown", "brown", TREE, "confidential, then secret", topic="/contacts", joins_later=True),
+        StoryReader("Vries", "vries", TREE, "a guest in Oslo, who wants Norwegians, on the surface",
+               requires='(nationality="no")', topic="/contacts/surface", joins_later=True),
+        StoryReader("Smit", "smit", TREE, "vessels and places", topic="/contacts", joins_later=True),
     ),
     probes=_probes,
     is_probe=lambda event: str(event["vessel"]).startswith("probe"),

@@ -1,8 +1,8 @@
 """Who sees which cars? The numberplate story of the dissertation, sections 1.2.2, 3.7, 5.2 and 6.1.1.
 
-PITO runs the network and owns the type. The congestion charge service (CCS) has the cameras and the
-billing office, PITO the statistics office; the Metropolitan Police (Met) employs
-Detective Smith, whom its policy lets follow a plate while a court order is in force. Between
+PITO runs the network and owns the type, and has no clients. The congestion charge service (CCS) has the
+cameras, the billing office and, at a broker of its own, the statistics office; the Metropolitan Police (Met)
+employs Detective Smith, whom its policy lets follow a plate while a court order is in force. Between
 their brokers is that of the Highways, an organisation of the network without any right to the
 type: all that it received and kept is searched for what was written. The same search of the
 others has to find everything, or it would prove nothing.
@@ -10,7 +10,9 @@ others has to find everything, or it would prove nothing.
 
 from __future__ import annotations
 
+import json
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -50,10 +52,11 @@ grant ccs/ccs.pub --org pito --may publish:Numberplate --may subscribe:Numberpla
 grant met/met.pub --org pito --may subscribe:Numberplate --delegable -o met.grant
 network join ccs.grant --org ccs
 network join met.grant --org met
+broker add offices --org ccs
 member add camera --org ccs --may publish:Numberplate --where 'location == "Victoria"'
 member add room --org ccs --may publish:Numberplate
 member add billing --org ccs --may subscribe:Numberplate --only numberplate,timestamp
-member add statistics --org pito --may subscribe:Numberplate --only location,timestamp
+member add statistics --org ccs --may subscribe:Numberplate --only location,timestamp
 member add smith --org met
 """
 _POLICY: Final = """\
@@ -129,7 +132,8 @@ def _add_carrier(world: StoryWorld) -> None:
     def distance(broker: Principal) -> tuple[int, NodeId]:
         return closeness(node_id_of_key(broker.key), point)
 
-    nearest = min(distance(public_half(Path(one, "broker.key"))) for one in world.organisations())
+    keys = [*(Path(one, "broker.key") for one in world.organisations()), Path("ccs", "offices.key")]
+    nearest = min(distance(public_half(one)) for one in keys)
     while distance((key := new_signing_key()).principal) >= nearest:
         pass
     world.maia(f"org new {CARRIER}")
@@ -139,11 +143,12 @@ def _add_carrier(world: StoryWorld) -> None:
     Path(CARRIER, "broker.pub").write_text(f"{key.principal}\n", encoding="utf-8")
     world.maia(f"network invite {CARRIER}/{CARRIER}.pub --org pito -o {CARRIER}.invitation")
     world.maia(f"network join {CARRIER}.invitation --org {CARRIER}")
-    # The statistics office has a second broker for when the first is gone, and reads that one's log.
-    first, second = (Organisation(one).addresses["broker"] for one in ("pito", "ccs"))
-    profile = Path("pito/statistics.maia/profile.toml")
-    text = profile.read_text(encoding="utf-8").replace(f'"{first}"', f'"{first}", "{second}"')
-    profile.write_text(text.replace("../log", "../../ccs/log"), encoding="utf-8")
+    # The statistics office is at the second broker of CCS, and knows the first for when that one is gone.
+    profile = Path("ccs/statistics.maia/profile.toml")
+    lines = profile.read_text(encoding="utf-8").splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("brokers"))
+    lines[at] = f"brokers = {json.dumps(tomllib.loads(lines[at])['brokers'][::-1])}"
+    profile.write_text("\n".join(lines), encoding="utf-8")
 
 
 def _start(world: StoryWorld) -> None:
@@ -174,10 +179,10 @@ def _some_try_for_more(stage: Stage) -> None:
 
 
 def _a_broker_dies(stage: Stage) -> None:
-    stage.world.children["broker of pito"].kill()
+    stage.world.children["offices of ccs"].kill()
     seconds = stage.settle()
     stage.record["repaired_s"] = round(seconds, 3)
-    stage.say(f"PITO's broker is killed; all readers are reached after {seconds:.2f} s")
+    stage.say(f"a broker of CCS is killed; all readers are reached after {seconds:.2f} s")
     stage.publish("camera", KIND, _AT_VICTORIA[3:4])
 
 
@@ -310,9 +315,9 @@ this type of event, CCS runs the cameras, the Met is the police. By certificates
 Between their brokers is that of the Highways, which may read nothing.
 A camera's certificate says where it is, whatever the camera writes.
 
-  camera ──────────┐                                 ┌─ PITO broker ─ statistics
-                   ├─ CCS broker ── Highways broker ─┤
-  billing office ──┘                without rights   └─ Met broker ── Det. Smith
+  camera ─────────┬─ CCS broker ─┐                   ┌─ PITO broker
+  billing office ─┘              ├─ Highways broker ─┤
+  statistics ── 2nd CCS broker ──┘  without rights   └─ Met broker ── Det. Smith
 """,
     setup=_SETUP,
     prepare=_add_carrier,

@@ -32,7 +32,7 @@ def play_until_interrupted(stage: Stage, screen: Screen, command: str) -> None:
     stage.maia("login --as smith --show second.appointment")
     order = stage.maia("domain appointments --as met")["appointments"][-1]["id"]
     folder = shlex.quote(str(stage.world.folder))
-    screen.line("\nThe network keeps running, PITO's broker again too; Ctrl-C ends it.")
+    screen.line("\nThe network keeps running, the killed broker again too; Ctrl-C ends it.")
     screen.line(f"A sighting a second is published. In another terminal:\n\ncd {folder}")
     for words, why in commands(order):
         screen.line(f"# {why}\n{words.replace('maia ', f'{command} ')}")

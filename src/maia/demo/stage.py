@@ -184,7 +184,7 @@ class Stage:
     def join(self, reader: StoryReader) -> ReaderInbox:
         """Subscribe a reader, and collect what it receives."""
         asked = self.client(reader.profile).subscribe(
-            reader.of,
+            reader.topic or reader.of,
             requires=reader.requires,
             shown_as=reader.shown_as,
             durable=reader.durable,
@@ -241,6 +241,8 @@ class Stage:
 
     def seen(self, reader: StoryReader, type_id: bytes, event: Happening) -> Happening | None:
         """Return what a reader has to see of an event of a type, by the names it knows; None for nothing."""
+        if not reader.asks_for(event):
+            return None
         member = self.members[reader.profile]
         known = member.type(reader.of)
         view = self.view(reader.profile, reader.of, Action.SUBSCRIBE) if known.type_id == type_id else None
@@ -435,9 +437,9 @@ def play(world: StoryWorld, screen: Screen, *, keep: bool = False) -> Stage:
         stage.close()
     stage.broken += stage.differences()
     if not keep:
-        world.stop("replica")
-        world.stop("connector")
-        world.stop("broker")
-        folders = [world.folder / one / "ledger" for one in world.organisations()]
+        for kind in ("replica", "connector"):
+            world.stop(*(name for name in world.children if name.startswith(kind)))
+        world.stop(*world.servers("broker"))
+        folders = world.ledgers()
         stage.broken += stage.unexplained([one for folder in folders for one in disclosures_in(folder)])
     return stage

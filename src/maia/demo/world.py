@@ -21,6 +21,7 @@ from typing import Any, Final
 from maia.demo.processes import Child, beside, load, start, stop_all
 from maia.errors import Unavailable
 from maia.events import Instant, Value
+from maia.predicates.path_patterns import parse_path_pattern
 
 Happening = Mapping[str, Value]
 """An event by attribute names, as a publisher writes it or a reader sees it."""
@@ -37,8 +38,7 @@ FIRST_REAL: Final = Instant.parse("2000-01-01T00:00:00Z")
 HEARD: Final = "received"
 """Where a broker that is listened to writes what it receives."""
 SECRETS: Final = "transformations.key"
-_SERVERS: Final = {"broker": ("broker",), "server": ("domain", "serve")}
-_FILES: Final = {"broker": "broker.toml", "server": "domain.toml"}
+_GENERATED: Final = ".generated.toml"
 _STORED: Final = "stored"
 
 
@@ -70,6 +70,14 @@ class StoryReader:
     """What it has Spark make of the log."""
     joins_later: bool = False
     """Whether an act lets it subscribe."""
+    topic: str | None = None
+    """The topic that it asks for, with those below."""
+
+    def asks_for(self, event: Happening) -> bool:
+        """Return whether an event is on a topic that it asks for, where it asks for topics."""
+        if self.topic is None:
+            return True
+        return replace(parse_path_pattern(self.topic), has_rest=True).matches(str(event["topic"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +203,10 @@ class StoryWorld:
         story.prepare(self)
         if story.secrets_of:
             self.maia(f"key transformations {SECRETS} --issuer {story.secrets_of}/{story.secrets_of}.pub")
-        for one in self.organisations():
+        for home, broker in self._brokers():
             secrets = f'transformation_keys = "../{SECRETS}"\n' if story.secrets_of else ""
-            self.settings(f"{one}/broker.toml", f'{secrets}[ledger]\nfolder = "ledger"\nall = true\n')
+            ledger = f'[ledger]\nfolder = "{_ledger_of(broker)}"\nall = true\n'
+            self.settings(f"{home.name}/{broker}.toml", f"{secrets}{ledger}")
         for one, policy in story.policies.items():
             (self.folder / one / "the.policy").write_text(policy, encoding="utf-8")
             self.settings(f"{one}/domain.toml", '[policy]\nfile = "the.policy"\n')
@@ -217,9 +226,24 @@ class StoryWorld:
         with (self.folder / file).open("a", encoding="utf-8") as own:
             own.write(text)
 
+    def _brokers(self) -> list[tuple[Path, str]]:
+        """Return each broker: its organisation's folder, and what its files are called."""
+        homes = [self.folder / one for one in self.organisations()]
+        files = [path for home in homes for path in sorted(home.glob(f"*{_GENERATED}"))]
+        named = [(path.parent, path.name.removesuffix(_GENERATED)) for path in files]
+        return [one for one in named if one[1] != "domain"]
+
+    def ledgers(self) -> list[Path]:
+        """Return the folder with the ledger of each broker."""
+        return [home / _ledger_of(broker) for home, broker in self._brokers()]
+
     def servers(self, *kinds: str) -> list[str]:
         """Return the names of the servers of all organisations, as `maia up` runs them."""
-        return [f"{what} of {one}" for what in kinds or _SERVERS for one in self.organisations()]
+        named = {
+            "broker": [f"{broker} of {home.name}" for home, broker in self._brokers()],
+            "server": [f"server of {one}" for one in self.organisations()],
+        }
+        return [one for kind in kinds or named for one in named[kind]]
 
     def up(self, *names: str) -> None:
         """Start servers, and wait until all are ready."""
@@ -230,17 +254,19 @@ class StoryWorld:
         """Start one server, or start it again."""
         what, _, organisation = name.partition(" of ")
         home = self.folder / organisation
-        if what in _SERVERS:
-            words = [*_SERVERS[what], "--config", str(home / _FILES[what])]
+        if what == "server":
+            words = ["domain", "serve", "--config", str(home / "domain.toml")]
+        elif (home, what) in self._brokers():
+            words = ["broker", "--config", str(home / f"{what}.toml")]
         else:
             words = self._connector() if what == "connector" else self._replica()
         heard = home / HEARD if what == "broker" and organisation in self.story.listened_to else None
         self.children[name] = start(name, words, home / f"{what}.log", heard=heard)
         return self.children[name]
 
-    def stop(self, what: str = "") -> None:
-        """Stop all processes, or all of one kind."""
-        stop_all(child for name, child in self.children.items() if name.startswith(what))
+    def stop(self, *names: str) -> None:
+        """Stop the processes of these names that run, all at once."""
+        stop_all(child for name, child in self.children.items() if name in names)
 
     # ------------------------------------------------------------ the database
 
@@ -287,13 +313,17 @@ class StoryWorld:
         self.start(f"connector of {one.organisation}").ready()
 
 
+def _ledger_of(broker: str) -> str:
+    return "ledger" if broker == "broker" else f"{broker}-ledger"
+
+
 @contextmanager
 def world_at_work(story: Story, folder: Path) -> Iterator[StoryWorld]:
     """Set the organisations of a story up, and run their servers while the body runs, in their folder."""
     world = StoryWorld(story, folder)
     with ExitStack() as stack:
         stack.enter_context(chdir(folder))
-        stack.callback(world.stop)
+        stack.callback(lambda: world.stop(*world.children))
         with beside(lambda: world.type_all(story.setup)) as is_set_up:
             load()
             is_set_up()

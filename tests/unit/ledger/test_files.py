@@ -16,9 +16,11 @@ from maia.ledger.files import (
     LedgerFiles,
     LedgerHead,
     LedgerUnavailable,
+    chain_parts,
     disclosures_in,
     missing_heads,
     verify_ledger,
+    write_part,
 )
 from maia.ledger.parquet import export_ledger, roll_ledger
 from maia.ledger.records import (
@@ -293,6 +295,11 @@ def test_no_ledger_is_kept_in_a_folder_that_others_can_change(tmp_path):
         folder.chmod(mode)
         with pytest.raises(LedgerUnavailable, match="can be changed by others"):
             LedgerFiles(folder)
+    write_part(folder, "read", [Begin(1, KEY, bytes(16), 0)], b"the part of one task")
+    with pytest.raises(LedgerUnavailable, match="can be changed by others"):
+        chain_parts(folder)
+    folder.chmod(0o700)
+    assert chain_parts(folder) == 1
 
 
 def test_what_was_written_is_on_the_disk_after_a_sync_or_the_ledger_is_unavailable(tmp_path, monkeypatch):
