@@ -9,7 +9,7 @@ from maia.broker.settings import BrokerLimits
 from maia.broker.turn import Turn
 from maia.errors import Refusal
 from maia.events import Instant
-from maia.wire.effects import Keep
+from maia.wire.effects import Keep, LinkId
 from maia.wire.requests import verify_request
 from support.wire import NETWORK, NOON, signed
 
@@ -29,7 +29,7 @@ def hear(journal: ReplayJournal, kept: dict[str, bytes], *, at: int, nonce: int)
         request, at=later(at), skew_s=SKEW_S, memory=journal.memory, network=NETWORK, peer=request.signer
     )
     turn = Turn(later(at))
-    journal.write(request.signer, request, later(at - SKEW_S), turn)
+    journal.write(LinkId(1), request, later(at - SKEW_S), turn)
     for effect in turn.part():
         assert isinstance(effect, Keep)
         kept.pop(effect.name, None) if effect.data is None else kept.update({effect.name: effect.data})

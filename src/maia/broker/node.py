@@ -38,6 +38,7 @@ from maia.wire.effects import (
     DialFailed,
     Effect,
     Input,
+    Kept,
     LinkClosed,
     LinkId,
     LinkOpened,
@@ -148,6 +149,8 @@ class Broker:
                     parts.catch_up.go_on(turn)
                     parts.durable.recording.note_problem(problem)
                 parts.impairments.note_log(problem)
+            case Kept(problem=problem):
+                parts.own.unkept = problem
             case LogRead():
                 if parts.durable is not None:
                     parts.durable.receive_log_read(happened, turn)

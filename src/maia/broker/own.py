@@ -14,6 +14,7 @@ from maia.credentials import (
     TypePattern,
     certificate_to_bytes,
 )
+from maia.errors import Unavailable
 
 
 @dataclass(slots=True, eq=False)
@@ -29,11 +30,22 @@ class Own:
     identity: bytes = field(default=b"", repr=False)
     """The short form of its own identity statement, if it has one."""
     is_draining: bool = False
+    unkept: str = ""
+    """Why nothing can be kept at this moment, if that is so."""
 
     @property
     def principal(self) -> Principal:
         """Return who this broker is."""
         return self.key.principal
+
+    def refuse_unkept(self) -> None:
+        """Refuse what a peer could rely on after a restart, while nothing can be kept."""
+        if self.unkept:
+            raise Unavailable(
+                "UNAVAILABLE-STORE",
+                "this broker cannot write its data folder at this moment, and takes no new request on "
+                "until it can; what it has accepted goes on: ask again later",
+            )
 
 
 def shown_to_every_peer(certificates: Iterable[SignedCertificate]) -> list[bytes]:

@@ -64,6 +64,7 @@ class Status:
             "address": self.own.settings.address,
             "at": str(now),
             "draining": self.own.is_draining,
+            "unkept": self.own.unkept,
             "serves": _OPEN if self.proofs.is_open(now) else _CLOSED,
             "open_borders": self.own.settings.open_borders,
             "links": [{**_link_record(link, now), "border": self._crossing(link)} for link in links],

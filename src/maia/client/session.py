@@ -46,6 +46,7 @@ from maia.wire.effects import (
     DialFailed,
     Effect,
     Input,
+    Kept,
     LinkClosed,
     LinkId,
     LinkOpened,
@@ -272,8 +273,8 @@ class ClientSession:
             case Tick():
                 self._alarms.woken()
                 effects = []
-            case Recorded() | LogRead():
-                effects = []  # a client records nothing
+            case Recorded() | LogRead() | Kept():
+                effects = []  # a client records nothing, and ends with its store
             case LinkOpened():
                 effects = connection.opened(happened, now)
             case LinkClosed(link=link):

@@ -36,6 +36,7 @@ from maia.wire.effects import (
     Effect,
     Input,
     Keep,
+    Kept,
     LinkClosed,
     LinkOpened,
     LogAtStart,
@@ -165,6 +166,8 @@ class Recorder(Protocol):
 # ------------------------------------------------------------ the runner
 
 
+_KEEP_AGAIN_S: Final = 1.0
+"""How often a store that takes nothing is tried again."""
 _BATCH: Final = 256
 """How many inputs share one write to the store and one flush of each link."""
 
@@ -242,6 +245,7 @@ class NodeRunner:
         recorder: Recorder | None = None,
         ledger: DeliveryLedger | None = None,
         stops_when_it_fails: bool = False,
+        outlives_its_store: bool = False,
         by_statement: StatementLinks | None = None,
     ) -> None:
         """Drive `node`, which proves on every connection that it holds `key`.
@@ -250,7 +254,8 @@ class NodeRunner:
         deliveries before they leave. `after_inputs`
         is called when the node has taken some inputs on, and when a link has
         room again. A node that `stops_when_it_fails` does not outlive an
-        exception: its state may be torn, and its store is not. `by_statement`
+        exception: its state may be torn, and its store is not. One that `outlives_its_store`
+        is told when that takes nothing, and goes on; others end. `by_statement`
         says which of its links are statement links; the others are TLS.
         """
         self._begin: Callable[[Instant], NodeTurn] = (
@@ -271,6 +276,10 @@ class NodeRunner:
         self._body: asyncio.Task[object] | None = None
         self._recorder, self._ledger = recorder, ledger
         self._stops_when_it_fails = stops_when_it_fails
+        self._outlives_its_store = outlives_its_store
+        self._unkept: dict[str, bytes | None] = {}
+        """What is still to be kept, in the order of the last word about each."""
+        self._keeping_again: asyncio.TimerHandle | None = None
         self._is_reading = True
         back_off = BackOff(first_s=dial_again_s, most_s=30.0, random=random)
         link_limits = LinkLimits() if limits is None else limits
@@ -308,6 +317,9 @@ class NodeRunner:
             recording = None if self._recorder is None else group.create_task(self._record_on(self._recorder))
             begun.set()
             await stop.wait()
+            if self._keeping_again is not None:
+                self._keeping_again.cancel()
+                self._keep_unkept()  # tried for the last time
             self._alarm.stop()
             self.connections.stop()
             if recording is not None:
@@ -459,15 +471,47 @@ class NodeRunner:
                 self._perform_one(effect)
 
     def _kept(self, wishes: Sequence[Keep]) -> bool:
-        """Keep everything that is to be kept before anything leaves; say whether that worked."""
-        changes = {wish.name: wish.data for wish in wishes}
-        try:
-            self._store.keep(changes)
-        except MaiaError as problem:
-            self._records.note("store-failed", problem.as_record())
+        """Keep everything that is to be kept before anything leaves; say whether the node goes on."""
+        for wish in wishes:
+            self._unkept.pop(wish.name, None)
+            self._unkept[wish.name] = wish.data
+        problem = None if self._keeping_again is not None else self._keep_unkept()
+        if self._keeping_again is None and problem is None:
+            return True
+        if problem is not None and not self._outlives_its_store:
             self._fail(problem)
             return False
+        for number in {wish.link for wish in wishes if wish.link is not None}:
+            link = self.connections.find(number)
+            if link is not None:
+                link.fail(problem or Unavailable("UNAVAILABLE-STORE", "what it asks for cannot be kept"))
+        if problem is not None:
+            self._try_again_later()
+            self._inputs.append(Kept(problem.message))
         return True
+
+    def _keep_unkept(self) -> MaiaError | None:
+        """Keep all that was to be kept so far; return what prevents that."""
+        try:
+            self._store.keep(self._unkept)
+        except MaiaError as problem:
+            if self._keeping_again is None:
+                self._records.note("store-failed", problem.as_record())
+            return problem
+        self._unkept = {}
+        return None
+
+    def _try_again_later(self) -> None:
+        self._keeping_again = asyncio.get_running_loop().call_later(_KEEP_AGAIN_S, self._keep_again)
+
+    def _keep_again(self) -> None:
+        """Try to keep what could not be kept before; tell the node once that has worked."""
+        if self._keep_unkept() is not None:
+            self._try_again_later()
+            return
+        self._keeping_again = None
+        self._records.note("store-goes-on", {})
+        self.give(Kept())
 
     def _put_on_record(self, entries: Sequence[Disclose], ledger: DeliveryLedger) -> bool:
         """Write what is about to be delivered to the ledger; say whether that worked."""

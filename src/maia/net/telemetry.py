@@ -112,6 +112,7 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_log_bytes": "bytes of the event log on disk",
         "maia_log_waiting_bytes": "bytes that wait to be written to it",
         "maia_log_is_full": "1 while the disk of the event log takes nothing",
+        "maia_store_is_failing": "1 while the disk of the data folder takes nothing",
         "maia_log_place_upto": "position up to which the log is safe in its place",
         "maia_log_place_behind": "recorded frames that are not in the place of the log yet",
         "maia_log_place_failed": "1 while nothing can be put into the place of the log",

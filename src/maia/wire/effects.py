@@ -79,6 +79,12 @@ class Recorded(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """All that was to be kept is safe again; `problem`: why nothing is, for now."""
+
+    problem: str = ""
+
+
 class Logged(msgspec.Struct, frozen=True):
     """One frame of the event log: its position, when it was recorded, and its bytes on the wire."""
 
@@ -115,7 +121,7 @@ class LogRead(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-Input: TypeAlias = LinkOpened | LinkClosed | Received | DialFailed | Tick | Recorded | LogRead
+Input: TypeAlias = LinkOpened | LinkClosed | Received | DialFailed | Tick | Recorded | LogRead | Kept
 
 
 class Send(_QuietlyPrinted, frozen=True, gc=False):
@@ -152,10 +158,14 @@ class WakeAt(msgspec.Struct, frozen=True):
 
 
 class Keep(_QuietlyPrinted, frozen=True):
-    """Keep `data` under `name` across restarts; None forgets it. Done before the next input."""
+    """Keep `data` under `name` across restarts; None forgets it. Done before the next input.
+
+    Whoever is at `link` may rely on it as soon as it is answered: where nothing can be kept, it is not.
+    """
 
     name: str
     data: bytes | None
+    link: LinkId | None = None
 
 
 class Record(_QuietlyPrinted, frozen=True):

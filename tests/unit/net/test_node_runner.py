@@ -37,7 +37,7 @@ from maia.wire import (
     encode,
     framed,
 )
-from maia.wire.effects import ReadLater
+from maia.wire.effects import Kept, ReadLater
 from support.live import STORY, stranger
 
 KEY = STORY.keys["CCS"]
@@ -286,6 +286,44 @@ async def test_a_node_whose_store_is_gone_says_nothing_more_and_stops():
         await run_for_ever()
     await soon(asking)
     assert heard == []
+
+
+@in_a_loop
+async def test_a_node_that_outlives_its_store_answers_nobody_who_relies_on_it_and_goes_on():
+    """L6: the first, who asked for what has to be kept, is left; the second is served meanwhile."""
+
+    class Failing(MemoryStore):
+        problem = True
+
+        def keep(self, changes: Mapping[str, bytes | None]) -> None:
+            if self.problem:
+                raise Unavailable("UNAVAILABLE-STORE", "the disk is full")
+            super().keep(changes)
+
+    told: list[str] = []
+
+    def answer(happened: Input, _now: Instant) -> list[Effect]:
+        if isinstance(happened, Kept):
+            told.append(happened.problem)
+        if not isinstance(happened, Received):
+            return []
+        relied_on = [Keep("asked for", b"first", happened.link)] if happened.data == encode(Ping(1)) else []
+        return [*relied_on, Keep("hint", happened.data), Send(happened.link, happened.data)]
+
+    store, (listening, address) = Failing(), bind("127.0.0.1:0")
+    runner = NodeRunner(Node(answer), KEY, store=store, outlives_its_store=True)
+    async with runner.running():
+        runner.listen(listening)
+        async with stranger(KEY, address) as first, stranger(KEY, address) as second:
+            first.say(Ping(1))
+            assert await first.hear_until_closed() == []
+            second.say(Ping(2))
+            assert await second.hear() == Ping(2)
+            assert told == ["the disk is full"]
+            assert store.load() == {}
+            store.problem = False
+            await until(lambda: told == ["the disk is full", ""], "the store goes on")
+            assert store.load() == {"asked for": b"first", "hint": encode(Ping(2))}
 
 
 @pytest.mark.parametrize("welcomes", [False, True], ids=["the peer says welcome", "the node says welcome"])

@@ -152,15 +152,15 @@ class Cursor:
 
     # ------------------------------------------------------------ on disk
 
-    def kept(self) -> Keep:
-        """Return what puts it on disk as it is."""
+    def kept(self, link: LinkId | None = None) -> Keep:
+        """Return what puts it on disk as it is, before its owner at a link is answered."""
         self.kept_seen = self.seen
         data = _Kept(self.owner, self.name, self.type_id, self.key, self.seen, self.gaps)
-        return Keep(self._file, msgspec.msgpack.encode(data))
+        return Keep(self._file, msgspec.msgpack.encode(data), link)
 
-    def forgotten(self) -> Keep:
-        """Return what takes it off the disk."""
-        return Keep(self._file, None)
+    def forgotten(self, link: LinkId) -> Keep:
+        """Return what takes it off the disk, before its owner at a link is answered."""
+        return Keep(self._file, None, link)
 
     @property
     def _file(self) -> str:

@@ -15,10 +15,9 @@ from typing import Final
 
 from maia.broker.settings import BrokerLimits
 from maia.broker.turn import Turn
-from maia.credentials import Principal
 from maia.errors import MaiaError
 from maia.events import Instant
-from maia.wire.effects import Keep
+from maia.wire.effects import Keep, LinkId
 from maia.wire.replays import ReplayMemory, record_of, records_to_bytes
 from maia.wire.requests import SignedRequest
 
@@ -75,11 +74,11 @@ class ReplayJournal:
         turn.add(Keep(volume.name, self.memory.to_bytes()))
         turn.add(*(Keep(name, None) for name in names))
 
-    def write(self, principal: Principal, signed: SignedRequest, oldest: Instant, turn: Turn) -> None:
-        """Keep a request that was just remembered, and drop the volumes that `oldest` has left behind."""
+    def write(self, link: LinkId, signed: SignedRequest, oldest: Instant, turn: Turn) -> None:
+        """Keep a request that came on a link and was just remembered; drop what `oldest` has left behind."""
         request = signed.request
         volume = self._open_volume(request.at)
-        volume.records.append(record_of(principal, request.nonce, request.at))
+        volume.records.append(record_of(signed.signer, request.nonce, request.at))
         volume.newest = max(volume.newest, request.at)
         dropped: list[Keep] = []
         while len(self._volumes) > 1 and self._volumes[0].newest < oldest:
@@ -87,7 +86,7 @@ class ReplayJournal:
             # What a dropped volume knew must stay refused, should the clock step back after a restart.
             volume.horizon = max(volume.horizon or left_behind.newest, left_behind.newest)
             dropped.append(Keep(left_behind.name, None))
-        turn.keep(Keep(volume.name, records_to_bytes(volume.records, volume.horizon)), *dropped)
+        turn.keep(Keep(volume.name, records_to_bytes(volume.records, volume.horizon), link), *dropped)
 
     def _open_volume(self, at: Instant) -> _Volume:
         last = self._volumes[-1] if self._volumes else None

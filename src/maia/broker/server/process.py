@@ -260,6 +260,7 @@ def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource
             value = status.get(name)
             if isinstance(value, int):
                 telemetry.measure(f"maia_{name}", value)
+        telemetry.measure("maia_store_is_failing", bool(status.get("unkept")))
         log = status.get("log")
         for name, value in log.items() if isinstance(log, dict) else ():
             if not isinstance(value, str):
@@ -274,6 +275,8 @@ def _status_source(running: RunningBroker, telemetry: Telemetry) -> StatusSource
             return "this broker is being stopped"
         if isinstance(overlay, dict) and not overlay.get("is_joined", True):
             return "this broker has not joined the network yet"
+        if status.get("unkept"):
+            return f"no new request is taken on: {status['unkept']}"
         if isinstance(log, dict) and log.get("problem"):
             return f"nothing is recorded: {log['problem']}"
         return ""

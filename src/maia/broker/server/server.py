@@ -226,6 +226,7 @@ async def run_broker(  # noqa: PLR0913 - every one is named at the call
             clock=clock,
             recorder=recorder,
             ledger=ledger,
+            outlives_its_store=True,
             after_inputs=lambda: _take_challenges(broker, revalidator),
             by_statement=by_statement,
         )

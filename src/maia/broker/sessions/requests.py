@@ -277,15 +277,18 @@ class Requests:
             raise BadInput(
                 "INPUT-UNKNOWN-REF", f"nothing durable is subscribed to under `{message.ref}` on this link"
             )
+        if cursor is not None:
+            self.own.refuse_unkept()
         self.entries.end_entry(link, entry, turn)
         if cursor is not None and self.durable is not None:
-            self.durable.forget(cursor, turn)
+            self.durable.forget(cursor, link, turn)
         turn.send(link.id, Accepted(message.id, None))
 
     # ------------------------------------------------------------ the stages
 
     def _verified_request(self, link: Link, message: Subscribe | Advertise, turn: Turn) -> EdgeRequest:
         """Return what was signed, by the principal of this link (A14), for this network, not before (A65)."""
+        self.own.refuse_unkept()  # it could come again after a restart
         settings = self.own.settings
         signed = request_from_bytes(message.request)
         action = Action.SUBSCRIBE if isinstance(message, Subscribe) else Action.PUBLISH
@@ -300,7 +303,7 @@ class Requests:
             peer=link.peer,
         )
         # Kept whatever is decided: a request that was refused is not to be heard again either.
-        self.replays.write(link.peer, signed, seconds_after(turn.now, -settings.skew_s), turn)
+        self.replays.write(link.id, signed, seconds_after(turn.now, -settings.skew_s), turn)
         return verified.request
 
     def _waits(

@@ -82,10 +82,11 @@ class DurableSubscriptions:
                     "REFUSED-DURABLE-QUOTA",
                     f"this broker remembers no more than {limits.durable_names} of these",
                 )
+            self.own.refuse_unkept()
             # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
             known = Cursor(owner, name, type_id, self.own.random(CURSOR_KEY_BYTES), log.upto)
             self._cursors[owner, name] = known
-            turn.keep(known.kept())
+            turn.keep(known.kept(link.id))
             log.look_for(type_id)
         elif known.type_id != type_id:
             raise BadInput(
@@ -106,10 +107,10 @@ class DurableSubscriptions:
         gaps = [one for one in known.gaps if first <= one[0] < last]
         return Cursor(known.owner, name, type_id, known.key, first, gaps=gaps, upto=last)
 
-    def forget(self, cursor: Cursor, turn: Turn) -> None:
-        """Forget a cursor, whose subscription has ended."""
+    def forget(self, cursor: Cursor, link: Link, turn: Turn) -> None:
+        """Forget a cursor, whose subscription has ended, at the wish of its owner at a link."""
         del self._cursors[cursor.owner, cursor.name]
-        turn.keep(cursor.forgotten())
+        turn.keep(cursor.forgotten(link.id))
 
     def serves(self, type_id: bytes) -> bool:
         """Return whether there is something to be served of a type."""

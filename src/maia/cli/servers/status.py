@@ -98,6 +98,7 @@ _TABLES: Final = (
 def _lines(found: Mapping[str, Any]) -> list[str]:
     types = found.get("type_names") or {}
     said = [(name, found[name]) for name in (*_HEAD, *_TABLES) if name in found]
+    said += [("not kept", found["unkept"])] if found.get("unkept") else []
     said += _connector(found.get("tasks") or {})
     said += _log(found["log"]) if found.get("log") else []
     said += [_link(one) for one in found.get("links") or ()]

@@ -35,6 +35,7 @@ from maia.wire.effects import (
     Effect,
     Input,
     Keep,
+    Kept,
     LinkClosed,
     LinkOpened,
     LogRead,
@@ -124,8 +125,8 @@ class KeyServer:
                 intake.shown_effects = []
             case LinkClosed(link=number):
                 effects += self._requests.closed(number)
-            case DialFailed() | Tick() | Recorded() | LogRead():
-                pass  # it dials nobody and records nothing, and what was due has been looked at
+            case DialFailed() | Tick() | Recorded() | LogRead() | Kept():
+                pass  # it dials nobody, records nothing and ends with its store; what was due is done
             case _:
                 assert_never(happened)
         return self._finished(effects, now)
