@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from maia.back_off import doubled
+from maia.back_off import Pauses
 from maia.errors import MaiaError, Unavailable
 from maia.net.process import RESTARTS, STOP_WITH_INPUT, stop_process, until_told_to_stop
 from maia.organisation.organisation import Organisation
@@ -91,20 +91,20 @@ class _ServerProcess:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        failures = 0
+        pauses = Pauses(_AGAIN_S, most_s=_AGAIN_MOST_S, clock=asyncio.get_running_loop().time)
         while True:
             was_ready = self.ready.is_set()
+            pauses.begin()
             status = await self._once()
             if status == 0 and self.ready.is_set():
                 self._say("settings changed: starting again")
-                failures = 0
+                pauses.forget()
                 continue
             if not was_ready and not self.ready.is_set():
                 raise Unavailable(
                     "UNAVAILABLE-SERVER", f"the {self.name} ended with status {status} before it was ready"
                 )
-            failures += 1
-            wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
+            wait_s = pauses.ended_s()
             self._say(f"ended with status {status}; starting again in {wait_s:g} s")
             await asyncio.sleep(wait_s)
 

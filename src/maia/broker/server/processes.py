@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import msgspec
 
-from maia.back_off import doubled
+from maia.back_off import Pauses
 from maia.broker.server.config import BrokerConfig, PreparedBroker, prepare, read_config
 from maia.broker.server.process import Listening, serve
 from maia.clock import system_now
@@ -57,7 +57,6 @@ _LIVE: Final = frozenset({"types"})
 """Settings that processes take in by themselves."""
 _AGAIN_S: Final = 0.5
 _AGAIN_MOST_S: Final = 30.0
-_STEADY_S: Final = 60.0
 _STOP_S: Final = 20.0
 
 
@@ -259,16 +258,15 @@ async def _call_when_ready(parts: list[_Part], ready: Callable[[], None]) -> Non
 
 
 async def _keep_running(part: _Part, order: _Order, telemetry: Telemetry) -> None:
-    failures, clock = 0, asyncio.get_running_loop().time
+    pauses = Pauses(_AGAIN_S, most_s=_AGAIN_MOST_S, clock=asyncio.get_running_loop().time)
     while True:
-        began = clock()
+        pauses.begin()
         status = await _run_once(part, order)
         if not part.ready.is_set():
             raise Unavailable(
                 "UNAVAILABLE-PROCESS", f"`{part.folder.name}` ended with status {status} before it was ready"
             )
-        failures = 1 if clock() - began > _STEADY_S else failures + 1
-        wait_s = doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)
+        wait_s = pauses.ended_s()
         fields = {"process": part.folder.name, "status": status, "again_s": wait_s}
         telemetry.note("process-ended", fields)
         await asyncio.sleep(wait_s)

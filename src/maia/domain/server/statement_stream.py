@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from maia.api.testers import Fetched, fetching
-from maia.back_off import doubled
+from maia.back_off import Pauses, doubled
 from maia.client import RowsRefused
 from maia.client.api.by_frame import link_of
 from maia.client.api.client import Client, connect
@@ -153,12 +153,13 @@ class StatementStream:
             await self._stay_connected()
 
     async def _stay_connected(self) -> None:
-        failures = 0
+        pauses = Pauses(_AGAIN_S, most_s=_AGAIN_MOST_S, clock=asyncio.get_running_loop().time)
         while True:
             self._is_renewed.clear()
+            pauses.begin()
             try:
                 await self._connect()
-                failures = 0
+                pauses.forget()
             except* Exception as group:  # noqa: BLE001 - the outermost loop of the connection
                 problem = _first(group)
                 said = (
@@ -167,11 +168,10 @@ class StatementStream:
                 self._records.note("failed", said or {"why": type(problem).__name__})
             finally:
                 await self._set(None)
-            failures += 1
             with suppress(TimeoutError):
-                async with asyncio.timeout(doubled(_AGAIN_S, failures, most=_AGAIN_MOST_S)):
+                async with asyncio.timeout(pauses.ended_s()):
                     await self._is_renewed.wait()
-                    failures = 0
+                    pauses.forget()
 
     async def _connect(self) -> None:
         network, credentials = self._identity.network, self._identity.credentials
