@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,13 +15,17 @@ from urllib.request import urlopen
 import pytest
 
 import maia
+from maia.clock import system_now
 from maia.credentials.identity import identity_to_text
 from maia.errors import Refusal
 from maia.keystore.key_files import load_signing_key
+from maia.log.disk.event_log import EventLog
+from maia.log.format.manifest import MissingRun
 from maia.net.status_endpoint import read_door
 from maia.profile.profile import read_profile
 from maia.spark.open_log import _reader
 from maia.testing import in_a_loop, wait_until
+from maia.types import type_id
 from support.coalition import PROVIDER, TRUST, statement
 from support.processes import running_maia
 
@@ -97,6 +102,33 @@ def has_what_the_office_may_see(log: maia.RecordedLog) -> bool:
     assert [batch.num_rows for batch in log.table("LabResult", with_meta=True).batches()]
     assert repr(table) == f"<RecordedTable LabResult (value, taken) of {log!r}>"
     return True
+
+
+def test_a_log_and_its_tables_say_what_they_are_known_to_miss(
+    hospital: maia.Organisation, tmp_path: Path
+) -> None:
+    """D17: with its number in the table, in a warning, and on request as a refusal."""
+    read(hospital, "office", lambda log: log.table("LabResult").to_arrow().num_rows == 2)
+    copy, office = tmp_path / "log", hospital.folder / "office.maia"
+    shutil.copytree(hospital.folder / "log", copy)
+    lacks = MissingRun(type_id(hospital.principal, "LabResult"), b"p" * 32, b"s" * 16, 3, 9)
+    with EventLog.open(copy) as own:
+        own.note_missing([lacks], system_now())
+    with maia.open_log(copy, as_=office) as log:
+        table = log.table("LabResult")
+        assert table.describe()["missing"] == 7
+        with pytest.warns(UserWarning, match="lack 7 publications of LabResult"):
+            assert table.to_arrow().num_rows == 2
+    with (
+        maia.open_log(copy, as_=office, require_complete=True) as log,
+        pytest.raises(maia.Unavailable) as refused,
+    ):
+        log.table("LabResult").to_arrow()
+    assert refused.value.code == "UNAVAILABLE-LOG-INCOMPLETE"
+    with EventLog.open(copy) as own:  # the broker found them
+        own.note_missing([], system_now())
+    with maia.open_log(copy, as_=office, require_complete=True) as log:
+        assert log.table("LabResult").to_arrow().num_rows == 2
 
 
 def test_views_for_sql_say_which_columns_are_hidden_and_why(hospital: maia.Organisation, spark) -> None:

@@ -15,6 +15,7 @@ here until the log is closed, and with it its tables.
 from __future__ import annotations
 
 import re
+import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -97,15 +98,20 @@ class LogReader:
 
 
 def open_log(
-    address: str | Path | Sequence[str | Path] | None = None, *, as_: str | Path | Profile
+    address: str | Path | Sequence[str | Path] | None = None,
+    *,
+    as_: str | Path | Profile,
+    require_complete: bool = False,
 ) -> RecordedLog:
     """Open the log of a profile, or the one at an address, under the rights of the profile's participant.
 
     Several addresses, or one that ends in `/*`, are the logs of several brokers: their tables show each
-    publication once.
+    publication once. Of what is known to be missing a table warns with a number when it is read; with
+    `require_complete` it is refused as long as anything is.
     """
     who = as_ if isinstance(as_, Profile) else find_profile(str(as_))
-    return RecordedLog(who.log() if address is None else address, _reader(who))
+    place = who.log() if address is None else address
+    return RecordedLog(place, _reader(who), require_complete=require_complete)
 
 
 def _reader(profile: Profile) -> LogReader:
@@ -148,8 +154,15 @@ class RecordedLog:
     Keys are fetched when a table of a sealed type is first asked for, and forgotten with `close`.
     """
 
-    def __init__(self, place: str | Path | Sequence[str | Path], reader: LogReader) -> None:
+    def __init__(
+        self,
+        place: str | Path | Sequence[str | Path],
+        reader: LogReader,
+        *,
+        require_complete: bool = False,
+    ) -> None:
         """Read nothing yet."""
+        self._require_complete = require_complete
         brought("pyarrow", extra="arrow")
         self.places, self._reader = places_of(place), reader
         if not self.places:
@@ -364,14 +377,41 @@ class RecordedTable:
         """Return the names and Arrow types of the columns."""
         return self._table.schema
 
+    @property
+    def missing(self) -> int:
+        """Return how many publications of the type the log is known to lack now; each may be many events.
+
+        Of several logs, it is what the one lacks that lacks least: no more is missing in all of them.
+        """
+        from maia.spark.governed.log_folder import LogFolder
+
+        kind = self._read.event_type.type_id
+        return min(LogFolder(str(place)).of_type(kind).missing for place in self._log.places)
+
+    def describe(self) -> dict[str, object]:
+        """Return what a reader is to know before it counts: the type, its columns, and what is missing."""
+        return {"type": self.name, "columns": self.comments(), "missing": self.missing}
+
+    def _check_complete(self) -> None:
+        """Warn of what is missing, or refuse to go on without it."""
+        self._log._check_open()
+        if missing := self.missing:
+            text = (
+                f"the log is known to lack {missing} publications of {self.name}; "
+                "its broker asks others for them, and what it finds is in a later read"
+            )
+            if self._log._require_complete:
+                raise Unavailable("UNAVAILABLE-LOG-INCOMPLETE", text)
+            warnings.warn(text, stacklevel=3)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the events as Arrow batches; one that was begun ends with the right."""
-        self._log._check_open()
+        self._check_complete()
         return self._table.batches()
 
     def to_arrow(self) -> pa.Table:
         """Return the events as an Arrow table."""
-        self._log._check_open()
+        self._check_complete()
         return self._table.read()
 
     def to_pandas(self) -> pd.DataFrame:
@@ -416,7 +456,7 @@ class RecordedTable:
     def _in_spark(self, spark: SparkSession, stream: Streaming | None) -> DataFrame:
         from maia.spark.session.java_home import check_spark_version
 
-        self._log._check_open()
+        self._check_complete()
         check_spark_version(import_module("pyspark").__version__)
         from maia.spark.governed.table import spark_table
 

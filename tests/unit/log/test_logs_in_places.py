@@ -13,6 +13,7 @@ from maia.log.disk.event_log import EventLog, LogLimits
 from maia.log.disk.place_log import LogRaced, PlaceLog
 from maia.log.disk.reader import LogView
 from maia.log.disk.shipping import PlaceCopy
+from maia.log.format.manifest import MissingRun
 from maia.log.format.retention import Keep, Retention
 from maia.places import Place, place_of
 from maia.testing import raises
@@ -91,6 +92,22 @@ def test_what_is_forgotten_in_a_place_is_said_there_and_stays_with_the_broker(pl
     assert records(place) == [4]
     with EventLog.open(tmp_path / "log") as own:
         assert [one.position for one in own.read()] == [1, 2, 3, 4]
+
+
+def test_what_is_missing_is_said_in_the_place_and_in_the_list_of_the_log(place, tmp_path, capsys):
+    """D17: the broker's word is in the manifest, also when nothing else has changed, until it is found."""
+    lacks = MissingRun(PLATES, b"p" * 32, b"s" * 16, 3, 9)
+    ship(tmp_path / "log", place, [1])
+    with EventLog.open(tmp_path / "log") as log:
+        copy = PlaceCopy(place, tmp_path / "log")
+        log.note_missing([lacks], NOON)
+        copy.ship(log, NOON)
+        assert PlaceLog(place).state.lacks(PLATES) == 7
+        assert main(["log", "list", str(place)]) == 0
+        assert "7 frames missing" in capsys.readouterr().out
+        log.note_missing([], NOON)
+        copy.ship(log, NOON)
+    assert PlaceLog(place).state.missing == []
 
 
 def test_a_change_that_took_too_long_is_not_made(place, tmp_path):

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 
 from maia.errors import MaiaError, Unavailable
 from maia.events import INSTANT_MIN, Instant
@@ -21,10 +22,15 @@ from maia.log.disk.event_log import EventLog, LogReadings
 from maia.log.disk.files import disk_problem
 from maia.log.disk.shipping import PlaceCopy
 from maia.log.format.errors import LogBroken, LogDamaged, LogDiskFull
+from maia.log.format.manifest import MissingRun
 from maia.log.format.records import LogRecord
 from maia.log.format.retention import GROWTH, Retention
 from maia.net.observer import Records
 from maia.wire.effects import Input, LogAtStart, Logged, LogRead, ReadLog, Record, Recorded
+from maia.wire.messages import RecordedRun
+
+_MISSING_MAX = 4096
+"""How many runs of what is missing are named in the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,8 @@ class LogRecorder:
         self._give: Callable[[Input], None] = lambda _input: None
         self._fail: Callable[[MaiaError], None] = lambda _problem: None
         self._after_writing: Callable[[], None] = lambda: None
+        self.missing: Callable[[], Mapping[bytes, list[RecordedRun]]] = dict
+        """Asks what the log is known to lack, to say so in its manifest."""
         self.problem = ""
         """Why nothing can be written at this moment, if that is so."""
         self._is_broken = False
@@ -242,7 +250,7 @@ class LogRecorder:
         while True:
             await asyncio.sleep(self._limits.roll_s)
             try:
-                made, gone = await loop.run_in_executor(pool, self._rolled)
+                made, gone = await loop.run_in_executor(pool, self._rolled, self._missing())
             except (MaiaError, OSError) as found:
                 # What is in the journals stays there, and is tried again.
                 problem = found if isinstance(found, MaiaError) else disk_problem(found, "be rolled")
@@ -256,9 +264,18 @@ class LogRecorder:
             if gone:
                 self._records.note("log-forgotten", {"segments": gone})
 
-    def _rolled(self) -> tuple[int, int]:
+    def _missing(self) -> list[MissingRun]:
+        found = (
+            MissingRun(type_id, run.publisher, run.stream, run.first, run.last)
+            for type_id, runs in sorted(self.missing().items())
+            for run in runs
+        )
+        return list(islice(found, _MISSING_MAX))
+
+    def _rolled(self, missing: list[MissingRun]) -> tuple[int, int]:
         now = self._clock()
         made = len(self._log.roll(now))
+        self._log.note_missing(missing, now)
         upto = self._shipped(now)
         self._log.compact(now, growth=GROWTH, upto=upto)
         return made, len(self._log.retain(self._retention, now, upto=upto))

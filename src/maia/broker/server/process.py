@@ -122,6 +122,8 @@ async def serve(  # noqa: PLR0913 - most are named at the call
                 by_statement=_statement_links(prepared),
                 listen_by_statement=config.identity_listen,
             ) as running:
+                if recorder is not None:
+                    recorder.missing = running.missing
                 connections = running.runner.connections
                 with watched(lambda: (len(connections), connections.ended)):
                     async with (

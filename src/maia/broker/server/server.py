@@ -36,6 +36,7 @@ from maia.net.observer import Records
 from maia.net.process import process_id
 from maia.net.stores import MemoryStore, Store
 from maia.wire.effects import Effect, Input, Received
+from maia.wire.messages import RecordedRun
 
 if TYPE_CHECKING:
     from maia.net.statement_links import StatementLinks
@@ -155,6 +156,11 @@ class RunningBroker:
     def deliveries(self) -> DeliveryTally:
         """Return what was delivered so far."""
         return self.broker.deliveries
+
+    def missing(self) -> Mapping[bytes, list[RecordedRun]]:
+        """Return what its event log is known to lack, by type."""
+        log = self.broker.parts.recording
+        return {} if log is None else log.missing()
 
     def status(self) -> dict[str, object]:
         """Return links, tables, leases, counters, and how far the event log is."""

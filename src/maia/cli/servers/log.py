@@ -52,6 +52,8 @@ def verify(place: str = PLACE) -> Answer:
 def list_log(place: str = PLACE) -> Answer:
     """Show the contents of a log, by type: segments, frames, events, bytes and days of publication.
 
+    Frames that its broker knows to be missing, and asks others for, are counted too.
+
     Examples:
         maia log list events
         maia log list s3://city-logs/north --json
@@ -174,11 +176,11 @@ def _place(one: Problem | Cut) -> str:
 
 def _type(view: LogView, type_id: bytes, found: list[Segment]) -> Answer:
     frames, events, size = (sum(getattr(one, what) for one in found) for what in ("frames", "events", "size"))
-    days = [one.day for one in found]
+    days, missing = [one.day for one in found], view.state.lacks(type_id)
     return row(
         "type",
         f"{type_id.hex()}: {events} events in {frames} frames, {len(found)} segments of {size} bytes, "
-        f"{min(days)} to {max(days)}",
-        type_id=type_id, segments=len(found), frames=frames, events=events, bytes=size,
+        f"{min(days)} to {max(days)}{f', {missing} frames missing' if missing else ''}",
+        type_id=type_id, missing=missing, segments=len(found), frames=frames, events=events, bytes=size,
         first_day=min(days), last_day=max(days), removed_upto=view.state.forgotten.get(type_id, 0),
     )  # fmt: skip

@@ -48,7 +48,7 @@ from maia.log.disk.rollover import (
     remove_left_overs,
     write_piece,
 )
-from maia.log.format.manifest import Change, Manifest, Segment, in_order
+from maia.log.format.manifest import Change, Manifest, MissingRun, Segment, in_order
 from maia.log.format.records import LogRecord, checked_frame
 from maia.log.format.retention import Retention, forgetting, pieces, removal, to_forget, to_join
 
@@ -217,6 +217,14 @@ class EventLog:
                 made += added
             delete_due(self._disk, self._manifest.state, now)
         return made
+
+    def note_missing(self, missing: list[MissingRun], now: Instant) -> None:
+        """Put what is known to be missing into the manifest, for those who read the log, if that is news."""
+        state = self._manifest.state
+        if missing != state.missing:
+            with self._upkeep, self._writing:
+                at, check = state.rolled_upto, state.check
+                self._manifest.change(Change(+now, at, check, [], [], [], missing))
 
     def _next_to_roll(self) -> list[JournalFile]:
         """Return the oldest finished journals, as many as are rolled in one change."""

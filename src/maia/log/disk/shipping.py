@@ -109,7 +109,8 @@ class PlaceCopy:
         there = self.check()
         upto = self._note.upto
         new = in_order(one for one in rolled.segments.values() if one.first > upto)
-        if rolled.rolled_upto == upto:
+        is_same = rolled.missing == there.state.missing
+        if rolled.rolled_upto == upto and is_same:
             return []
         self._write(
             msgspec.structs.replace(self._note, next_upto=rolled.rolled_upto, next_check=rolled.check)
@@ -118,7 +119,8 @@ class PlaceCopy:
             self._put(there, log, segment)
         # What was forgotten before the first copy was made is not there, and readers are told.
         forgotten = [] if upto else list(rolled.forgotten.items())
-        change = Change(+now, rolled.rolled_upto, rolled.check, new, [], forgotten)
+        missing = None if is_same else rolled.missing
+        change = Change(+now, rolled.rolled_upto, rolled.check, new, [], forgotten, missing)
         try:
             there.commit(change)
         except LogDamaged:

@@ -76,10 +76,26 @@ class RemovedSegment(_ManifestPart, frozen=True):
     delete_at: _Moment
 
 
+class MissingRun(_ManifestPart, frozen=True):
+    """Publications of one stream that the log lacks, by their first and last number."""
+
+    type_id: _TypeId
+    publisher: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    stream: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    first: _Number
+    last: _Number
+
+    @property
+    def count(self) -> int:
+        """Return how many they are."""
+        return self.last - self.first + 1
+
+
 class Change(_ManifestPart, frozen=True):
     """What changed as a whole. `rolled_upto` and `check` are of the last record that is in segments.
 
-    `forgotten` says up to which position retention has removed records of a type.
+    `forgotten` says up to which position retention has removed records of a type, and `missing` what its
+    broker knows to be missing in the log; None if it knows nothing else than before.
     """
 
     at: _Moment
@@ -88,6 +104,7 @@ class Change(_ManifestPart, frozen=True):
     added: list[Segment]
     removed: list[RemovedSegment]
     forgotten: list[tuple[_TypeId, _Number]]
+    missing: list[MissingRun] | None = None
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -96,7 +113,8 @@ _DECODER: Final = msgspec.msgpack.Decoder(Change)
 
 def change_bytes(change: Change) -> bytes:
     """Return a change as a manifest holds it."""
-    return _ENCODER.encode(change)
+    parts = msgspec.structs.astuple(change)
+    return _ENCODER.encode(parts[:-1] if change.missing is None else parts)
 
 
 @dataclass(slots=True)
@@ -110,6 +128,8 @@ class Manifest:
     """Files that are no longer part of the log and may still be read by those who found them earlier."""
     forgotten: dict[bytes, int] = field(default_factory=dict)
     changes: int = 0
+    missing: list[MissingRun] = field(default_factory=list)
+    """What its broker has found to be missing, and asks others for."""
 
     def apply(self, change: Change) -> None:
         """Make a change, or refuse one that contradicts what was before; then nothing is changed."""
@@ -128,12 +148,17 @@ class Manifest:
             self.waiting.pop(path, None)
         for type_id, position in change.forgotten:
             self.forgotten[type_id] = max(self.forgotten.get(type_id, 0), position)
+        self.missing = self.missing if change.missing is None else change.missing
         self.changes += 1
+
+    def lacks(self, type_id: bytes) -> int:
+        """Return how many publications of a type are known to be missing."""
+        return sum(one.count for one in self.missing if one.type_id == type_id)
 
     def copied(self) -> Manifest:
         """Return the same state, which changes on its own from now on."""
         parts = dict(self.segments), dict(self.waiting), dict(self.forgotten)
-        return Manifest(self.rolled_upto, self.check, *parts, self.changes)
+        return Manifest(self.rolled_upto, self.check, *parts, self.changes, self.missing)
 
     def of_type(self, type_id: bytes) -> list[Segment]:
         """Return the segments of a type in the order of their positions."""
@@ -161,7 +186,7 @@ def whole_state(manifest: Manifest, at: int) -> list[Change]:
     forgotten = list(manifest.forgotten.items())
     chunks = [segments[start : start + _AT_ONCE] for start in range(0, len(segments), _AT_ONCE)] or [[]]
     upto, check = manifest.rolled_upto, manifest.check
-    first = Change(at, upto, check, chunks[0], waiting, forgotten)
+    first = Change(at, upto, check, chunks[0], waiting, forgotten, manifest.missing or None)
     return [first, *(Change(at, upto, check, chunk, [], []) for chunk in chunks[1:])]
 
 

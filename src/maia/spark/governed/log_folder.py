@@ -65,6 +65,8 @@ class TypeInLog:
 
     stretches: tuple[Stretch, ...]
     forgotten: int
+    missing: int = 0
+    """How many publications its broker knows to be missing, and asks others for."""
 
     @property
     def newest(self) -> int:
@@ -91,7 +93,8 @@ class LogFolder:
         """Return what the log holds of a type now; nothing where no log was begun."""
         if self._read_manifest():
             found = self._manifest.of_type(type_id)
-            return TypeInLog(tuple(map(_stretch, found)), self._manifest.forgotten.get(type_id, 0))
+            forgotten, missing = self._manifest.forgotten.get(type_id, 0), self._manifest.lacks(type_id)
+            return TypeInLog(tuple(map(_stretch, found)), forgotten, missing)
         if self.place.local is None:
             raise LogDamaged(
                 manifest_name(1), 0, f"there is no manifest in `{self.place}`: it is no event log"
