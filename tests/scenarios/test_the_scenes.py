@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from itertools import pairwise
 
 import pytest
 
@@ -97,32 +96,31 @@ def homecare() -> dict:
 def test_a_prescription_becomes_what_pharmacy_auditor_and_carer_may_see(homecare: dict) -> None:
     """OASIS'08, figure 4: stored and released in one transaction, although the connector was killed."""
     shown = [(one["by"], one["event"]["patient"]) for one in homecare["close_up"]]
-    for_ann, for_bob, for_cas, withdrawn, late = (
-        slice(first, last) for first, last in pairwise((0, 3, 6, 8, 10, 12))
-    )
-    database = "hospital database"
-    assert shown[for_ann] == [("grey", "Ann"), (database, "Ann"), (database, "Ann")]
-    assert shown[for_bob] == [("grey", "Bob"), (database, "Bob"), (database, "Bob")]
-    # Whom Dr Grey does not treat, or no longer, gets no prescription: the record of it alone.
-    assert shown[for_cas] == [("grey", "Cas"), (database, "Cas")]
-    assert shown[late] == [("grey", "Bob"), (database, "Bob")]
-    # What is withdrawn is taken out of the pharmacy's own database, and makes no authorisation.
-    assert shown[withdrawn] == [("grey", "Ann"), (database, "Ann")]
-    assert seen(homecare, 9, "pharmacy")["operation"] == "delete"
-    prescription = homecare["close_up"][1]["event"]
-    assert seen(homecare, 1, "pharmacy") == prescription
+    told = [
+        (who, patient)
+        for patient in ("Ann", "Bob", "Cas", "Ann", "Bob")
+        for who in ("grey", "hospital database")
+    ]
+    assert shown == told
+    for_ann, for_bob, for_cas, withdrawn, late = range(1, 10, 2)
+    # At the hospital's border what was authorised becomes a Prescription for the pharmacy.
+    prescription = seen(homecare, for_ann, "pharmacy")
     assert prescription.keys() == {"operation", "time", "doctor", "patient", "drug", "dose"}
-    audited = seen(homecare, 2, "auditor")
+    assert prescription.items() <= homecare["close_up"][for_ann]["event"].items()
+    assert seen(homecare, for_bob, "pharmacy")["patient"] == "Bob"
+    # Whom Dr Grey does not treat, or no longer, gets no prescription: the record of it alone.
+    assert [seen(homecare, one, "pharmacy") for one in (for_cas, late)] == [None, None]
+    assert [seen(homecare, one, "auditor")["treated"] for one in (for_cas, late)] == [False, False]
+    # What is withdrawn is taken out of the pharmacy's own database, and makes no authorisation.
+    assert seen(homecare, withdrawn, "pharmacy")["operation"] == "delete"
+    assert seen(homecare, withdrawn, "auditor") is None
+    audited = seen(homecare, for_ann, "auditor")
     assert (audited["prescriber"], audited["drug"], audited["treated"]) == ("Dr Grey", "morphine", True)
     assert len(audited["reference"]) == 32
-    assert seen(homecare, 5, "auditor") is None, "amoxicillin is no controlled drug"
-    assert (seen(homecare, 7, "auditor")["treated"], seen(homecare, 11, "auditor")["treated"]) == (
-        False,
-        False,
-    )
-    places = [seen(homecare, which, "carer")["place"] for which in (0, 3, 6)]
+    assert seen(homecare, for_bob, "auditor") is None, "amoxicillin is no controlled drug"
+    places = [seen(homecare, which, "carer")["place"] for which in (0, 2, 4)]
     assert places == ["CB3", "CB4 1YG", "CB1"]
-    tablet = [seen(homecare, which, "Dr Grey's tablet") is not None for which in (0, 3, 6, 10)]
+    tablet = [seen(homecare, which, "Dr Grey's tablet") is not None for which in (0, 2, 4, 8)]
     assert tablet == [True, True, False, False]
 
 

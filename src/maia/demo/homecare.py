@@ -3,10 +3,10 @@
 Home, hospital, pharmacy and auditor are four organisations, each with a domain and a broker of its own. A
 doctor prescribes at a patient's home, through the broker of the homecare service. The
 hospital's PostgreSQL database stores the event, asks in the same transaction whether this doctor treats this
-patient, and releases with the same commit a prescription for the pharmacy,
-if so, and a record of the authorisation. The pharmacy's database is a replica of its prescriptions,
-and loses one that is withdrawn. The auditor sees of the record a
-controlled drug without the patient. A carer sees the patient's place blurred unless
+patient, and releases with the same commit what was authorised. At the hospital's border that becomes, by
+transformations, a `Prescription` for the pharmacy, if the doctor treats the patient, and a
+`ControlledDrugAuth` without the patient for the auditor. The pharmacy's database is a replica of its
+prescriptions, and loses one that is withdrawn. A carer sees the patient's place blurred unless
 it is an emergency, and a doctor what concerns the patients she treats.
 """
 
@@ -43,15 +43,18 @@ org new auditor
 type define Prescribe {_COMMON} drug_class:string dose:float place:string emergency:bool withdrawn:bool \\
     --org hospital
 type define Prescription operation:string {_COMMON} dose:float --org hospital
-type define Authorisation {_COMMON} drug_class:string dose:float treated:bool --org hospital
+type define Authorisation operation:string {_COMMON} drug_class:string dose:float treated:bool --org hospital
 type define ControlledDrugAuth time:timestamp prescriber:string reference:string drug:string \\
     drug_class:string dose:float treated:bool --org hospital
 grant home/home.pub --org hospital --may publish:Prescribe --delegable -o home.grant
 grant home/home.pub --org hospital --may subscribe:Prescribe --only time,patient,place,emergency \\
     --set 'place := first(place, 3) when not emergency == true' --delegable -o carers.grant
-grant pharmacy/pharmacy.pub --org hospital --may subscribe:Prescription --delegable -o pharmacy.grant
-grant auditor/auditor.pub --org hospital --may subscribe:Authorisation --where 'drug_class in ("A", "B")' \\
-    --shown-as ControlledDrugAuth --set 'time := truncate(time, "day")' --set 'prescriber := doctor' \\
+grant pharmacy/pharmacy.pub --org hospital --may subscribe:Authorisation --where 'treated == true' \\
+    --shown-as Prescription --set 'operation := operation' --set 'time := time' --set 'doctor := doctor' \\
+    --set 'patient := patient' --set 'drug := drug' --set 'dose := dose' --delegable -o pharmacy.grant
+grant auditor/auditor.pub --org hospital --may subscribe:Authorisation \\
+    --where 'drug_class in ("A", "B") and operation == "insert"' --shown-as ControlledDrugAuth \\
+    --set 'time := truncate(time, "day")' --set 'prescriber := doctor' \\
     --set 'reference := pseudonym(patient)' --set 'drug := drug' --set 'drug_class := drug_class' \\
     --set 'dose := dose' --set 'treated := treated' --delegable -o auditor.grant
 network join home.grant --org home
@@ -62,11 +65,10 @@ member add grey --org home --may publish:Prescribe --where 'doctor == "{_GREY}"'
 member add white --org home --may publish:Prescribe --where 'doctor == "{_WHITE}"'
 member add carer --org home
 member add pharmacist --org pharmacy
-member add shop --org pharmacy --may subscribe:Prescription
+member add shop --org pharmacy --may subscribe:Authorisation
 member add inspector --org auditor
 member add tablet --org hospital
-member add database --org hospital --may subscribe:Prescribe --may publish:Prescription
-member add database --org hospital --may publish:Authorisation
+member add database --org hospital --may subscribe:Prescribe --may publish:Authorisation
 """
 _FACTS: Final = "".join(
     f"domain fact assert treats '{doctor}' {patient} --as hospital\n" for doctor, patient in sorted(_TREATS)
@@ -105,33 +107,24 @@ def _passes_on(title: str, role: str, of: str) -> str:
 _POLICIES: Final = {
     "hospital": _HOSPITAL,
     "home": _passes_on("Homecare service", "carer", "Prescribe"),
-    "pharmacy": _passes_on("Pharmacy", "pharmacist", "Prescription"),
+    "pharmacy": _passes_on("Pharmacy", "pharmacist", "Authorisation"),
     "auditor": _passes_on("Auditor of controlled drugs", "inspector", "Authorisation"),
 }
 
-_PRESCRIPTIONS: Final = """\
-SELECT CASE WHEN a.withdrawn THEN 'delete' ELSE 'insert' END AS operation,
-       a.time, a.doctor, a.patient, a.drug, a.dose
-FROM arrived a JOIN treats t ON (t.doctor, t.patient) = (a.doctor, a.patient)
-ORDER BY a.maia_position, a.maia_row
-"""
 _AUTHORISATIONS: Final = """\
-SELECT a.time, a.doctor, a.patient, a.drug, a.drug_class, a.dose,
+SELECT CASE WHEN a.withdrawn THEN 'delete' ELSE 'insert' END AS operation,
+       a.time, a.doctor, a.patient, a.drug, a.drug_class, a.dose,
        EXISTS (SELECT FROM treats t WHERE (t.doctor, t.patient) = (a.doctor, a.patient)) AS treated
-FROM arrived a WHERE NOT a.withdrawn ORDER BY a.maia_position, a.maia_row
+FROM arrived a ORDER BY a.maia_position, a.maia_row
 """
 
 
 def _made_of(event: Happening, treats: Collection[tuple[str, str]]) -> Made:
-    """Say what the two queries have to make of a prescription."""
-    common = {name: event[name] for name in ("time", "doctor", "patient", "drug", "dose")}
+    """Say what the query has to make of a prescription."""
+    kept = {name: event[name] for name in ("time", "doctor", "patient", "drug", "drug_class", "dose")}
+    operation = "delete" if event["withdrawn"] else "insert"
     is_treated = (event["doctor"], event["patient"]) in treats
-    made: Made = []
-    if is_treated:
-        made += [("Prescription", {"operation": "delete" if event["withdrawn"] else "insert", **common})]
-    if not event["withdrawn"]:
-        made += [("Authorisation", {**common, "drug_class": event["drug_class"], "treated": is_treated})]
-    return made
+    return [("Authorisation", {"operation": operation, **kept, "treated": is_treated})]
 
 
 def _prescribed(
@@ -236,7 +229,7 @@ def _prescriptions(stage: Stage) -> list[tuple[object, ...]]:
     """Return what it has to hold: what was released, without what was withdrawn."""
     held: Counter[tuple[object, ...]] = Counter()
     for one in stage.published:
-        if one.of == "Prescription" and not one.is_probe:
+        if one.of == "Authorisation" and one.event["treated"] and not one.is_probe:
             row = tuple(one.event[name] for name in ("time", "doctor", "patient", "drug", "dose"))
             held[row] += 1 if one.event["operation"] == "insert" else -1
     return sorted(held.elements())
@@ -279,7 +272,7 @@ STORY: Final = Story(
 Doctors prescribe at patients' homes. Home, hospital, pharmacy and auditor are four
 organisations, each with its domain and its broker. The hospital's PostgreSQL database
 stores each event, asks in the same transaction whether the doctor treats the patient,
-and releases what follows with the same commit. The hospital decides what leaves it:
+and releases that with the same commit. The hospital transforms what leaves it:
   the pharmacy      gets a Prescription, if the doctor treats the patient; its own
                     database is a replica of these, and loses what is withdrawn
   the auditor       gets a ControlledDrugAuth for classes A and B: no patient
@@ -290,7 +283,8 @@ and releases what follows with the same commit. The hospital decides what leaves
     policies=_POLICIES,
     logins=_FACTS + "".join(on_staff(one, staff) for one, staff in _STAFF.items()),
     readers=(
-        StoryReader("pharmacy", "pharmacist", "Prescription", "what it has to hand out", durable="counter"),
+        StoryReader("pharmacy", "pharmacist", "Authorisation", "what it has to hand out",
+               shown_as="Prescription", durable="counter"),
         StoryReader("auditor", "inspector", "Authorisation", "controlled drugs, by pseudonym",
                shown_as="ControlledDrugAuth", application="prescription-audit", durable="audit"),
         StoryReader("carer", "carer", "Prescribe", "places, blurred"),
@@ -303,9 +297,11 @@ and releases what follows with the same commit. The hospital decides what leaves
           _a_treatment_ends, _nothing_leaked),
     database=Database(
         "hospital database", "hospital", "Prescribe",
-        {"Prescription": _PRESCRIPTIONS, "Authorisation": _AUTHORISATIONS}, "treats", ("doctor", "patient"),
-        _TREATS, _made_of, is_needed=True,
+        {"Authorisation": _AUTHORISATIONS}, "treats", ("doctor", "patient"), _TREATS, _made_of,
+        is_needed=True,
     ),
-    replica=Replica("pharmacy", "shop", "Prescription", "prescriptions"),
+    replica=Replica(
+        "pharmacy", "shop", "Authorisation", "prescriptions", shown_as="hospital/types/Prescription.type"
+    ),
     secrets_of="hospital",
 )  # fmt: skip

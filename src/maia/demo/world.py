@@ -107,6 +107,8 @@ class Replica:
     profile: str
     of: str
     table: str
+    shown_as: str
+    """The definition of the type that its right converts events into."""
 
 
 def is_from_1970(event: Happening) -> bool:
@@ -279,7 +281,9 @@ class StoryWorld:
         one = self.story.replica
         assert one is not None  # noqa: S101 - only stories with one ask
         profile = self.folder / one.organisation / f"{one.profile}.maia"
-        return ["postgres", "replicate", one.of, one.table, "--as", str(profile), "--database", self.replica]
+        shown_as = ["--shown-as", str(self.folder / one.shown_as)]
+        words = ["postgres", "replicate", one.of, one.table, *shown_as]
+        return [*words, "--as", str(profile), "--database", self.replica]
 
     # Any: rows of PostgreSQL have columns of any type.
     def sql(self, statement: str, *values: str, at: str = "") -> list[tuple[Any, ...]]:
