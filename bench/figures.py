@@ -24,6 +24,7 @@ import figure_7_10
 import figure_costs
 import figure_filters
 import figure_formula_5
+import figure_key_trees
 from harness import BENCH_FOLDER, busy_cores, load_average
 from harness_report import keep_record, measured_at, this_machine
 from paper_figures import Found, PaperFigure
@@ -32,6 +33,7 @@ from performance_page import Kept
 PAGE = BENCH_FOLDER.parent / "docs" / "figures.md"
 FIGURES: tuple[PaperFigure, ...] = (
     *figure_4_5.FIGURES,
+    *figure_key_trees.FIGURES,
     *figure_7_8.FIGURES,
     *figure_7_9.FIGURES,
     *figure_7_10.FIGURES,

@@ -71,6 +71,16 @@ def test_real_brokers_count_what_arrays_count(figures):
     assert farthest_off(found, "own_tables") <= WITHIN
 
 
+def test_what_a_change_of_a_key_group_costs_is_counted_to_lie_on_lines_in_log_n(figures):
+    from figure_key_trees import FIGURES, NEAR, farthest_off
+
+    found = figures.kept(FIGURES[0])["found"]
+    assert found["points"][-1]["members"] == 65_536
+    assert farthest_off(found) <= NEAR
+    found["points"][-1]["bytes"] *= 2
+    assert farthest_off(found) > NEAR
+
+
 def test_every_figure_is_measured_on_small_inputs(figures, capsys):
     assert figures.main(["--quick", "--json"]) == 0
     answered = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
