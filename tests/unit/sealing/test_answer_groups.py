@@ -275,3 +275,23 @@ def test_answers_have_a_limit_and_make_room_for_others(monkeypatch: pytest.Monke
     net.run(2 * TERMS.refresh_s)
     net.restart_member(readers[-1])
     assert set(answers(net, readers[-1]).values()) == {places[-1]}
+
+
+def test_who_may_pass_a_right_on_takes_no_more_than_its_share_of_the_answers(monkeypatch: pytest.MonkeyPatch):
+    """By members of its own making, each restricted in another way, one holder had them all."""
+    monkeypatch.setattr(manager, "ANSWERS_MAX", 4)
+    net = KeyNet()
+    camera = net.member("camera", grant(key_of("camera"), actions=WRITE))
+    passed_on = granted(
+        OWNER, key_of("city").principal, TypePattern(OWNER.principal, parse_name_pattern(TYPE_NAME), None),
+        Action.SUBSCRIBE, may_delegate=True,
+    )  # fmt: skip
+    beside = grant(key_of("police"))  # of somebody else: it counts for nothing
+    for number in range(5):
+        said = Comparison(PLACE, Operator.EQ, str(number))
+        own = restricted(f"member {number}", said, PLATE, by=key_of("city"))
+        net.member(f"member {number}", passed_on, own, beside)
+    assert len(answers(net, camera)) == 3
+    other = net.member("other", restricted("other", CENTRE, PLATE))
+    assert set(answers(net, other).values()) == {CENTRE}
+    assert len(answers(net, camera)) == 4

@@ -19,7 +19,14 @@ from hashlib import sha256
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
-from maia.credentials import CertificateRevoked, Principal, SignedCertificate, SignedKind, SigningKey
+from maia.credentials import (
+    CertificateRevoked,
+    Principal,
+    SignedCertificate,
+    SignedKind,
+    SigningKey,
+    Subject,
+)
 from maia.errors import Refusal, Unavailable
 from maia.events import INSTANT_MAX, SECOND, AttributeUid, Instant
 from maia.policy.answers import (
@@ -143,6 +150,8 @@ class GroupManager:
         """Begin the groups of a type, of which `key` is the manager; what is distrusted may be shared."""
         self.type_id, self.terms, self.store = type_id, terms, store
         self._answered: dict[AttributeUid, Said] = {}
+        self._answered_for: dict[AttributeUid, frozenset[Subject]] = {}
+        """For whom the owner's grants are that each of these was first asked by."""
         self._names = _AnswerNames(type_id, key)
         self.grounds = grounds
         self._distrusted = Distrusted() if distrusted is None else distrusted
@@ -364,7 +373,7 @@ class GroupManager:
 
     def tick(self, now: Instant) -> list[Outcome]:
         """Look at every right that has ended or begun, at the timer, and at keys that are to be destroyed."""
-        if len(self._answered) >= ANSWERS_MAX:
+        if len(self._answered) >= _share():
             self._forget_answers(now)
         looked = [(one, self._history(one.claim, now, one.state)) for one in self._due(now)]
         outcomes = self._settled(looked, self._groups.timer(now), now)
@@ -396,7 +405,7 @@ class GroupManager:
                 shut.append(self._shut_out(member, lost, now))
             if member.is_here and (is_handed or member.groups - before):
                 handed[member.claim.principal] = member, history
-            new = self._newly_answered(history.now.needs)
+            new = self._newly_answered(history.now)
             for one in self._members.values() if new else ():
                 held = {group.uid for group in one.groups}
                 if one.is_here and any(may_read(said, held) for said in new):
@@ -412,29 +421,30 @@ class GroupManager:
         # An evicted member is notified first: the epoch that follows is not for it.
         return [*shut, *outcomes]
 
-    def _newly_answered(self, needs: Iterable[Said]) -> list[Said]:
+    def _newly_answered(self, state: MembershipState) -> list[Said]:
         """Have something answered from now on; return what was not before."""
         new: list[Said] = []
-        for said in needs:
-            uid = self._answer_to(said)
+        for said in state.needs:
+            uid = self._answer_to(said, state.granted_to)
             if uid is not None and uid not in self._answered:
-                self._answered[uid] = said
+                self._answered[uid], self._answered_for[uid] = said, state.granted_to
                 new.append(said)
         return new
 
-    def _answer_to(self, said: Said) -> AttributeUid | None:
-        """Return the uid of an answer; None if there is no room for one more."""
+    def _answer_to(self, said: Said, granted_to: frozenset[Subject]) -> AttributeUid | None:
+        """Return the uid of an answer; None if there is no room for one more, or for more of one holder's."""
         uid = self._names.uid_of(said)
-        has_room = len(self._answered) < ANSWERS_MAX
-        is_known = uid in self._answered or GroupId(self.type_id, uid) in self._groups.by_id
-        return uid if has_room or is_known else None
+        if uid in self._answered or GroupId(self.type_id, uid) in self._groups.by_id:
+            return uid
+        taken = sum(not granted_to.isdisjoint(one) for one in self._answered_for.values())
+        return uid if len(self._answered) < ANSWERS_MAX and taken < _share() else None
 
     def _forget_answers(self, now: Instant) -> None:
         """Let go of what the right of no member needs that is here, or holds a secret."""
         claims = [member.claim for who, member in self._members.items() if self._is_served(who, member)]
         asked = {one for claim in claims for one in standing(claim, self.grounds, now).needs}
         for uid in [uid for uid, said in self._answered.items() if said not in asked]:
-            del self._answered[uid]
+            del self._answered[uid], self._answered_for[uid]
 
     def _shut_out(self, member: GroupMember, lost: frozenset[GroupId], now: Instant) -> ShutOut:
         # What is stale may be good again in a second. The member has no key of the epoch that begins, and
@@ -551,13 +561,16 @@ class GroupManager:
             for who, one in kept.members.items()
         ]
         for claim in claims:  # what is answered says which groups are open to the others
-            for said in standing(claim, self.grounds, now).needs:
-                if len(self._answered) < ANSWERS_MAX:
-                    self._answered[self._names.uid_of(said)] = said
+            self._newly_answered(standing(claim, self.grounds, now))
         for claim in claims:
             self._members[claim.principal] = GroupMember(claim, self._history(claim, now).now)
             # Its right may have ended meanwhile: `tick` puts it out.
             self._recheck(now, claim.principal)
+
+
+def _share() -> int:
+    """Return how many answers may be given for what one holder of a grant passes on, or uses itself."""
+    return max(1, 3 * ANSWERS_MAX // 4)
 
 
 class _AnswerNames:

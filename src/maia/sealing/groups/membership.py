@@ -24,9 +24,11 @@ from typing import Final
 from maia.canonical import write_canonical
 from maia.credentials import (
     Action,
+    AuthorisationCertificate,
     Budget,
     Principal,
     SignedCertificate,
+    Subject,
     Validity,
     VerificationCache,
     VerifiedConstitution,
@@ -108,8 +110,8 @@ class AnsweredRights:
 
     known: Answers
     """Those that have readers, by the uid of their answer."""
-    uid_of: Callable[[Said], AttributeUid | None]
-    """The uid of an answer; None where that is not known."""
+    uid_of: Callable[[Said, frozenset[Subject]], AttributeUid | None]
+    """The uid of an answer, for rights that rest on grants to these; None where there is no room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ class MembershipState:
     """Whether a limit kept some of the certificates from being counted."""
     needs: frozenset[Said] = field(default=frozenset(), repr=False)
     """What the principal's rights make of attributes that it may not read."""
+    granted_to: frozenset[Subject] = frozenset()
+    """To whom the type's owner gave that, who may have passed it on; asked where there are needs."""
 
     @property
     def is_open(self) -> bool:
@@ -185,9 +189,10 @@ def standing(claim: Claim, grounds: MemberGrounds, at: Instant) -> MembershipSta
             may_write |= bool(shown) and action is Action.PUBLISH
             period = period.intersection(stable)
     needs = _needs(claim, restricted, groups, grounds.level)
+    granted_to = _granted_to(claim, grounds, at) if needs else frozenset[Subject]()
     if grounds.answers is not None and (groups or needs):
         held = frozenset(group.uid for group in groups)
-        groups |= _answers(claim.versions[0].type_id, grounds.answers, held, needs)
+        groups |= _answers(claim.versions[0].type_id, grounds.answers, held, needs, granted_to)
     since, until = period.not_before, period.not_after
     return MembershipState(
         frozenset(groups),
@@ -196,7 +201,23 @@ def standing(claim: Claim, grounds: MemberGrounds, at: Instant) -> MembershipSta
         until=Instant(INSTANT_MAX) if until is None else until,
         is_cut=is_cut,
         needs=needs,
+        granted_to=granted_to,
     )
+
+
+def _granted_to(claim: Claim, grounds: MemberGrounds, at: Instant) -> frozenset[Subject]:
+    """Return whom the owner granted what a claim reads by, whatever else its principal shows."""
+    found: set[Subject] = set()
+    for version in claim.versions:
+        request = Request(claim.principal, Action.SUBSCRIBE, version.name, version)
+        for chain in evidence_for(request, claim, grounds, at).chains:
+            links = (signed.certificate for signed in chain.certificates)
+            found.update(
+                one.subject
+                for one in links
+                if isinstance(one, AuthorisationCertificate) and one.issuer == version.name.owner
+            )
+    return frozenset(found)
 
 
 def _needs(
@@ -220,9 +241,10 @@ def _answers(
     answers: AnsweredRights,
     held: frozenset[AttributeUid | None],
     needs: frozenset[Said],
+    granted_to: frozenset[Subject],
 ) -> set[GroupId]:
     """Return the groups of answers: those made of what is held, and those for the principal's rights."""
-    own = {uid for one in needs if (uid := answers.uid_of(one)) is not None}
+    own = {uid for one in needs if (uid := answers.uid_of(one, granted_to)) is not None}
     known = {uid for uid, said in answers.known.items() if may_read(said, held)}
     return {GroupId(type_id, uid) for uid in own | known}
 

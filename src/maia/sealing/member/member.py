@@ -632,7 +632,7 @@ class KeyMember(ManagerLinks):
             settings.constitutions,
             self._cache,
             self._standing,
-            answers=AnsweredRights(answers, uids.get),  # as far as the manager has told them
+            answers=AnsweredRights(answers, lambda said, _: uids.get(said)),  # as far as the manager has told
         )
         return claim, grounds
 
