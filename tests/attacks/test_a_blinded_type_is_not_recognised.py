@@ -47,7 +47,8 @@ def atoms_in(root: object) -> Iterator[bytes]:
         elif type(one).__module__.startswith("maia"):
             names = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
             names += [*getattr(one, "__struct_fields__", ()), *getattr(one, "__dict__", ())]
-            todo += [getattr(one, name) for name in names if hasattr(one, name)]
+            # A weak reference to itself says nothing, and cannot be asked what it is of every class.
+            todo += [getattr(one, n) for n in names if n != "__weakref__" and hasattr(one, n)]
 
 
 def a_day(net: BlindedNet) -> tuple[object, object]:
