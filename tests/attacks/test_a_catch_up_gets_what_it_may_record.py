@@ -241,10 +241,46 @@ def test_a_hole_is_kept_and_counted_and_filled_by_whoever_has_it(town: Town) -> 
     assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
 
 
+def test_a_hole_is_counted_while_others_are_asked_and_what_finds_no_room_is_one(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A122: slowness hides no loss, and the end of a stream is missed though nothing comes behind it."""
+    monkeypatch.setattr(catch_up, "HELD_BYTES_MAX", 1200)
+    slow = town.neighbour()
+    asked = town.offer(slow)
+    for number in range(2, 12):
+        slow.say_bytes(town.frame(number))
+    held = len(town.broker.parts.recording.progress[town.type_id].held)
+    assert held
+    assert missing(town) == 12 - held, "what waits in memory is not missing, the rest is"
+    slow.hang_up()
+    town.net.advance(40)
+    assert town.recorded() == list(range(2, 2 + held))
+    assert missing(town) == 12 - held
+    (noted,) = town.broker.noted("events-missed")
+    assert noted["missing"] == 12 - held
+    town.net.restart("CCS broker")
+    town.office = town.net.client("billing office")
+    town.office.durable()
+    assert missing(town) == 12 - held, "a restart forgets nothing of it"
+    other = town.neighbour()
+    asked = town.offer(other)
+    assert [(one.first, one.last) for one in asked.missing] == [(0, 1), (2 + held, 11)]
+    town.answer(other, asked, *range(12), upto=12, end=12)
+    assert missing(town) == 0
+    assert sorted(town.recorded()) == list(range(12))
+
+
 def test_a_stream_that_does_not_begin_at_its_beginning_has_a_hole(town: Town) -> None:
     """A121: what is withheld of a beginning is missed as what is withheld in the middle."""
     liar, other = town.neighbour(), town.neighbour()
     town.answer(liar, town.offer(liar), 3)
+    assert (missing(town), town.missed()) == (3, []), "most often its broker says that it began before"
+    town.net.advance(3)
+    again = liar.last(FetchLog)
+    assert [(one.first, one.last) for one in again.missing] == [(0, 2)]
+    for one in (liar, other):
+        town.answer(one, again)
     assert (missing(town), town.missed()) == (3, ["UNAVAILABLE-LOG-GAP"])
     town.answer(other, town.offer(other), 0, 1, 2)
     town.answer(liar, liar.last(FetchLog))
@@ -584,6 +620,48 @@ def test_what_a_reader_signed_and_a_log_fetched_uses_up_no_number_of_a_publisher
     camera.publish(1, sighting("three"))
     camera.publish(1, sighting("four"))
     assert [one[NUMBERPLATE] for one in reader.logged_events()] == ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize("first", [1_000_000, 2])
+def test_what_a_reader_signed_neither_makes_a_hole_nor_hides_one(first: int) -> None:
+    """A121, A85: a number of its own choice is no million missing ones, and not one that is withheld."""
+    net = SealedNet(SealingLevel.ATTRIBUTE)
+    net.entitle("CCS broker", READ, WRITE)
+    net.entitle("Met broker", READ)
+    net.entitle("a reader's broker", READ)
+    for name, seeds in (("CCS broker", []), ("Met broker", ["CCS broker"])):
+        key, credentials = net.cast.identity(name)
+        own = net.cast.right(key.principal, Action.SUBSCRIBE)
+        net.hold(
+            net.broker(name, credentials=(*credentials, own), seeds=seeds, recording=RECORDING), *EVERY_KEY
+        )
+    camera, reader = camera_and_reader(net)
+    reader.durable()
+    for plate in ("one", "two"):
+        camera.publish(1, sighting(plate))
+    net.crash("Met broker")
+    for plate in ("three", "four"):
+        camera.publish(1, sighting(plate))
+    ring, frame = net.ring(*EVERY_KEY), frame_of([sighting("forged")], NUMBERPLATE_KINDS)
+    keys = EpochKeys(net.type_id, 1, lambda uid: ring.key(GroupId(net.type_id, uid), 1))
+    sealer = Sealer(net.cast.identity("a reader's broker")[0], random=random_from(b"r"), process_id=lambda: 1)
+    about = Publication(camera.principal, camera.stream, first, int(net.now), 1)
+    forged = encode(seal_one(sealer, about, frame, keys, SealingLevel.ATTRIBUTE))
+
+    def withhold(message: object) -> object:
+        if not isinstance(message, LogFetched) or not message.frames:
+            return message
+        return replace(message, frames=[*message.frames[1:], forged])
+
+    net.tamper = withhold
+    net.hold(net.restart("Met broker"), *EVERY_KEY)
+    net.advance(1)
+    assert len(net.log("Met broker").safe) == 4, "what is on record is for readers to judge"
+    assert net.brokers["Met broker"].parts.recording.status()["missing_events"] == 1
+    net.tamper = None
+    net.advance(70)
+    assert net.brokers["Met broker"].parts.recording.status()["missing_events"] == 0
+    assert len(net.log("Met broker").safe) == 5
 
 
 def _forged(message: object) -> object:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, Final, TypeAlias
@@ -180,6 +180,17 @@ class _Stream:
             self.row_bytes -= self.parts.pop(next(iter(self.parts))).bit_length() // 8
 
 
+def gaps(spans: Iterable[tuple[int, int]], upto: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of the numbers below `upto` that are in none of some spans."""
+    at = 0
+    for first, end in sorted(spans):
+        if at < min(first, upto):
+            yield at, min(first, upto) - 1
+        at = max(at, end)
+    if at < upto:
+        yield at, upto - 1
+
+
 class DuplicateMemory:
     """The publications that were here."""
 
@@ -248,10 +259,6 @@ class DuplicateMemory:
         """Return whether anything of a stream was here."""
         return (publisher, stream, signer) in self._streams
 
-    def newest(self, publisher: bytes, stream: bytes) -> int:
-        """Return the highest number of a stream that was here, or -1."""
-        return max((end for _, end in self.spans(publisher, stream)), default=0) - 1
-
     def newest_runs(self, streams_max: int) -> list[tuple[bytes, bytes, bytes, int, int]]:
         """Return publisher, stream, signer, first and last number of the newest run of the newest streams."""
         found: list[tuple[bytes, bytes, bytes, int, int]] = []
@@ -263,32 +270,12 @@ class DuplicateMemory:
                 break
         return found
 
-    def gaps(self, beside: DuplicateMemory) -> Iterator[tuple[bytes, bytes, int, int]]:
-        """Yield publisher, stream, first and last of numbers that are in neither memory, below later ones.
-
-        It does not matter who signed them, and a number of which a part was here is none of them.
-        """
-        found: dict[tuple[bytes, bytes], list[tuple[int, int]]] = {}
-        for (publisher, stream, _), known in self._streams.items():
-            found.setdefault((publisher, stream), []).extend(known.spans())
-        for about, spans in found.items():
-            if len(spans) == 1 and not spans[0][0]:
-                continue
-            upto = max((end for _, end in spans), default=0)
-            at = 0
-            for first, end in sorted([*spans, *beside.spans(*about)]):
-                if at < min(first, upto):
-                    yield (*about, at, min(first, upto) - 1)
-                at = max(at, end)
-
-    def spans(self, publisher: bytes, stream: bytes, signer: bytes | None = None) -> list[tuple[int, int]]:
-        """Return where the runs of a stream begin, and end, exclusive; of all signers if none is named."""
-        found = (
-            one
-            for key, one in self._streams.items()
-            if key[:2] == (publisher, stream) and (signer is None or key[2] == signer)
-        )
-        return [span for one in found for span in one.spans()]
+    def by_stream(self) -> dict[tuple[bytes, bytes], dict[bytes, list[tuple[int, int]]]]:
+        """Return where runs begin, and end, exclusive: by publisher and stream, and then by signer."""
+        found: dict[tuple[bytes, bytes], dict[bytes, list[tuple[int, int]]]] = {}
+        for (publisher, stream, signer), known in self._streams.items():
+            found.setdefault((publisher, stream), {})[signer] = known.spans()
+        return found
 
     def remember_span(
         self, publisher: bytes, stream: bytes, first: int, last: int, signer: bytes = b""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, row_set
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, gaps, row_set
 
 KEY, STREAM = b"k" * 32, b"s" * 16
 
@@ -96,6 +98,9 @@ def test_gaps_are_the_numbers_below_the_newest_that_neither_memory_has(
         excused.update(range(first, first + more + 1))
     again = DuplicateMemory.imported(beside.exported())
     here = {number for _, number, _ in arrivals}
-    found = [run for *_, first, last in memory.gaps(again) for run in range(first, last + 1)]
+    by_signer = [one.get((KEY, STREAM), {}) for one in (memory.by_stream(), again.by_stream())]
+    spans = [span for one in by_signer for span in chain.from_iterable(one.values())]
+    upto = max((end for one in by_signer[0].values() for _, end in one), default=0)
+    found = [number for first, last in gaps(spans, upto) for number in range(first, last + 1)]
     assert found == [one for one in range(max(here, default=0)) if one not in here | excused]
     assert all(not beside.unseen_rows(KEY, STREAM, number) for number in excused)

@@ -9,7 +9,7 @@ and once the frames are safe: what is known here is on the disk.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
@@ -20,7 +20,7 @@ from maia.broker.turn import Turn
 from maia.errors import BadInput
 from maia.events import Instant, seconds_after
 from maia.policy.view_bytes import EVERYTHING
-from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, RowSet, row_set
+from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, MemoryLimits, RowSet, gaps, row_set
 from maia.wire.effects import LinkId
 from maia.wire.messages import (
     Carried,
@@ -142,6 +142,10 @@ class Progress:
     """Numbers that are not recorded and not missing: `_REFUSED` here, or given up by their broker's word."""
     told: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_LIMITS), repr=False)
     """Numbers that were reported as missing."""
+    waiting: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_LIMITS), repr=False)
+    """The numbers of what is held."""
+    heard: dict[tuple[bytes, bytes, bytes], int] = field(default_factory=dict, repr=False)
+    """By publisher, stream and signer, the highest number of what arrived and could not be held."""
     sources: dict[StreamId, bytes] = field(default_factory=dict, repr=False)
     """Who has signed the newest frame of a stream."""
     own: dict[StreamId, int] = field(default_factory=dict, repr=False)
@@ -224,24 +228,53 @@ class Progress:
     # ------------------------------------------------------------ what is missing
 
     def missing(self) -> Iterator[RecordedRun]:
-        """Yield the numbers that are not recorded though later ones are: a stream begins at 0."""
-        found = self.recorded.gaps(self.settled)
-        return (RecordedRun(publisher, stream, b"", *run) for publisher, stream, *run in found)
+        """Yield numbers that are neither recorded nor held though later ones came: a stream begins at 0.
 
-    def newly_missing(self) -> list[RecordedRun]:
-        """Return the numbers that were not reported as missing before; they count as reported from now on."""
-        found = [one for one in self.missing() if self.told.unseen_rows(one.publisher, one.stream, one.first)]
+        What somebody has signed who was not judged stands for nothing where others were: it neither makes
+        a hole by a number of its own choice nor fills one. Of which a part was here is not missing.
+        """
+        settled, heard = self.settled.by_stream(), dict[StreamId, dict[bytes, int]]()
+        for (publisher, label, signer), number in self.heard.items():
+            heard.setdefault((publisher, label), {})[signer] = number + 1
+        recorded, waiting = self.recorded.by_stream(), self.waiting.by_stream()
+        for stream in dict.fromkeys((*recorded, *waiting, *heard)):
+            known = {b"", self.sources.get(stream, b"")}
+            parts = recorded.get(stream, {}), waiting.get(stream, {})
+            signers = {*parts[0], *parts[1], *heard.get(stream, {})}
+            believed = signers & known or signers
+            spans = [span for one in parts for signer in believed for span in one.get(signer, ())]
+            ends = [end for _, end in spans]
+            ends += [end for signer, end in heard.get(stream, {}).items() if signer in believed]
+            if len(spans) == 1 == len(ends) and not spans[0][0]:
+                continue
+            beside = [span for one in settled.get(stream, {}).values() for span in one]
+            for first, last in gaps([*spans, *beside], max(ends)):
+                yield RecordedRun(*stream, b"", first, last)
+
+    def newly_missing(self, asked: Collection[RecordedRun] | None = None) -> list[RecordedRun]:
+        """Return the numbers that were not reported as missing before; they count as reported from now on.
+
+        None but those that others were asked about, if these are given.
+        """
+        starts = None if asked is None else {(one.publisher, one.stream, one.first) for one in asked}
+        found = [
+            one
+            for one in self.missing()
+            if self.told.unseen_rows(one.publisher, one.stream, one.first)
+            and (starts is None or (one.publisher, one.stream, one.first) in starts)
+        ]
         for one in found:
             self.told.remember_span(one.publisher, one.stream, one.first, one.last)
         return found
 
     def settled_here(self, missing: Iterable[RecordedRun]) -> list[RecordedRun]:
         """Return for which of some numbers others need not wait: they are recorded, or were refused."""
+        recorded, settled = self.recorded.by_stream(), self.settled.by_stream()
         found: list[RecordedRun] = []
         for one in missing:
             stream = one.publisher, one.stream
-            spans = [*self.recorded.spans(*stream), *self.settled.spans(*stream, _REFUSED)]
-            for first, end in spans:
+            spans = [span for some in recorded.get(stream, {}).values() for span in some]
+            for first, end in (*spans, *settled.get(stream, {}).get(_REFUSED, ())):
                 if first <= one.last and one.first < end:
                     found.append(RecordedRun(*stream, b"", max(first, one.first), min(one.last, end - 1)))
         return found[:MISSING_SENT]
@@ -297,11 +330,26 @@ class Progress:
             len(one.sealed if isinstance(one, SealedColumn) else one.data) for one in frame.columns
         )
         self.is_over = self.is_over or self.held_bytes + size > bytes_max
-        if not self.is_over:
-            self.held.append(frame)
-            self.held_bytes += size
-            self.held_since = self.held_since or now
-        return not self.is_over
+        stream, number, _ = identity_of(frame)
+        if self.is_over:
+            about = (*stream, signer_of(frame))
+            self.heard[about] = max(number, self.heard.pop(about, 0))
+            if len(self.heard) > _LIMITS.streams_max:
+                del self.heard[next(iter(self.heard))]
+            return False
+        self.held.append(frame)
+        self.waiting.new_rows(*stream, number, signer=signer_of(frame))
+        self.held_bytes += size
+        self.held_since = self.held_since or now
+        return True
+
+    def take_held(self) -> list[Recorded]:
+        """Return what was held, and hold nothing any more."""
+        found = list(self.held)
+        self.held.clear()
+        self.waiting = DuplicateMemory(_LIMITS)
+        self.held_bytes, self.held_since = 0, None
+        return found
 
     def is_patient(self, now: Instant) -> bool:
         """Return whether what is held may wait for longer."""
@@ -367,6 +415,7 @@ class _KeptType(msgspec.Struct, array_like=True, frozen=True):
     judged: list[bytes] = []
     settled: bytes = b""
     told: bytes = b""
+    heard: list[tuple[bytes, bytes, bytes, int]] = []
 
 
 class _KeptProgress(msgspec.Struct, array_like=True, frozen=True):
@@ -388,6 +437,7 @@ def progress_to_bytes(
             [signer for signer, is_judged in one.judged.items() if is_judged],
             one.settled.exported(),
             one.told.exported(),
+            [(*about, number) for about, number in one.heard.items()],
         )
         for type_id, one in progress.items()
     ]
@@ -411,6 +461,7 @@ def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress], list
             {place.broker: place for place in one.places},
             settled=_memory_from_bytes(one.settled),
             told=_memory_from_bytes(one.told),
+            heard={(publisher, stream, signer): number for publisher, stream, signer, number in one.heard},
             is_cut=True,
         )
         for one in kept.types

@@ -105,7 +105,11 @@ class CatchUp:
             self._look_for_gap(type_id, progress, turn)
         if log.progress[type_id].round is None and not progress.held:
             self._record(progress, frame, turn)
-        elif not progress.hold(frame, turn.now, HELD_BYTES_MAX):
+            return
+        was_over = progress.is_over
+        if not progress.hold(frame, turn.now, HELD_BYTES_MAX):
+            if not was_over:
+                log.keep_progress(turn)  # that there is more is known after a restart, too
             turn.count("maia_catch_up_overflows_total")
 
     def _waits(self, progress: Progress, frame: Recorded) -> bool:
@@ -236,14 +240,7 @@ class CatchUp:
         """Return what is missing in the log, and before what is held."""
         if not self.recording.takes_all(type_id):
             return []
-        newest = progress.recorded.newest
-        first: dict[StreamId, int] = {}
-        for frame in progress.held:
-            stream, number, _ = identity_of(frame)
-            first[stream] = min(number, first.get(stream, number))
-        before = (RecordedRun(*one, b"", newest(*one) + 1, at - 1) for one, at in first.items())
-        held = [one for one in before if one.first <= one.last]
-        return [*held, *islice(progress.missing(), MISSING_SENT)][:MISSING_SENT]
+        return list(islice(progress.missing(), MISSING_SENT))
 
     def _targets(self, type_id: bytes, progress: Progress) -> list[LinkId]:
         """Return whom to ask: those from whom a type comes, in doubt whoever may have recorded some of it.
@@ -311,7 +308,8 @@ class CatchUp:
             or (is_silent and self.recording.takes_all(type_id) and progress.holds_gap())
             or _lacks_rest(progress, under_way, progress.held, now)
         )
-        self._record_held(type_id, progress, turn, is_patient=is_patient)
+        asked = under_way.request.message.missing if is_answered else None
+        self._record_held(type_id, progress, turn, is_patient=is_patient, asked=asked)
         if under_way.is_repeated or (progress.is_over and is_answered):
             progress.is_over = False
             self._begin(type_id, turn)
@@ -319,6 +317,7 @@ class CatchUp:
         is_missing = self.recording.takes_all(type_id) and any(progress.missing())
         if is_answered and not is_missing:
             progress.whole = dict(progress.places)
+            progress.heard.clear()
         is_done = is_answered and not progress.is_cut and not progress.held and not is_missing
         progress.pause_s = 0.0 if is_done else min(EVERY_S, max(_RETRY_S, 2 * progress.pause_s))
         pause_s = min(progress.pause_s, _RETRY_S) if progress.held else progress.pause_s
@@ -326,16 +325,22 @@ class CatchUp:
         if under_way.again_at is not None:
             self._due(progress, under_way.again_at)
 
-    def _record_held(self, type_id: bytes, progress: Progress, turn: Turn, *, is_patient: bool) -> None:
+    def _record_held(
+        self,
+        type_id: bytes,
+        progress: Progress,
+        turn: Turn,
+        *,
+        is_patient: bool,
+        asked: Collection[RecordedRun] | None = None,
+    ) -> None:
         """Record what is held, unless something that is missing before it may still come."""
         if is_patient and progress.is_patient(turn.now):
             return
-        for frame in _in_order(progress.held):
+        for frame in _in_order(progress.take_held()):
             is_less = is_patient and bool(signer_of(frame)) and progress.lacks_rest_of(frame)
             self._record(progress, frame, turn, is_less=is_less)
-        progress.held.clear()
-        progress.held_bytes, progress.held_since = 0, None
-        self._report_missing(type_id, progress, turn)
+        self._report_missing(type_id, progress, turn, asked)
 
     def _settle(self, type_id: bytes, progress: Progress, request: FetchRequest, turn: Turn) -> None:
         """Give up what will never come; what is not in a log any more is reported before."""
@@ -350,11 +355,20 @@ class CatchUp:
                 if not one.first:
                     progress.settled.remember_span(one.publisher, one.stream, 0, one.last)
 
-    def _report_missing(self, type_id: bytes, progress: Progress, turn: Turn) -> None:
-        numbers = progress.newly_missing() if self.recording.takes_all(type_id) else []
+    def _report_missing(
+        self, type_id: bytes, progress: Progress, turn: Turn, asked: Collection[RecordedRun] | None = None
+    ) -> None:
+        """Report what is missing; of streams that begin with a hole, what others were `asked` about.
+
+        Most often those have begun before this broker recorded them, which their brokers say.
+        """
+        numbers: list[RecordedRun] = []
+        if self.recording.takes_all(type_id):
+            numbers = progress.newly_missing(None if progress.has_hole else asked)
         if progress.has_hole or numbers:
             progress.has_hole = False
-            self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-GAP", _hole(numbers)), turn)
+            problem = Unavailable("UNAVAILABLE-LOG-GAP", _hole(numbers))
+            self._report_missed(type_id, problem, turn, count=_count(numbers))
             self.recording.keep_progress(turn)
 
     def _due(self, progress: Progress, at: Instant) -> None:
@@ -362,21 +376,25 @@ class CatchUp:
             progress.next_at = at
             self.timers.add(FetchMissed(), at)
 
-    def _report_missed(self, type_id: bytes, problem: MaiaError, turn: Turn) -> None:
+    def _report_missed(self, type_id: bytes, problem: MaiaError, turn: Turn, *, count: int = 0) -> None:
         """Report at every durable subscription of a type what no broker has."""
         self.durable.note_gap(type_id, problem, turn)
-        turn.note("events-missed", type=type_id.hex(), code=problem.code)
+        turn.note("events-missed", type=type_id.hex(), code=problem.code, missing=count)
         turn.count("maia_catch_up_missed_total", code=problem.code)
+
+
+def _count(missing: Iterable[RecordedRun]) -> int:
+    return sum(one.last - one.first + 1 for one in missing)
 
 
 def _hole(missing: Collection[RecordedRun]) -> str:
     """Return what to say of numbers that are missing."""
     if not missing:
         return _HOLE
-    count = sum(one.last - one.first + 1 for one in missing)
     runs = [f"{one.first} to {one.last} of stream {one.stream.hex()[:8]}" for one in missing]
     more = f" and {len(runs) - _NAMED_MAX} runs more" if len(runs) > _NAMED_MAX else ""
-    return f"{_HOLE}{NUMBERS}{count} publications, {', '.join(runs[:_NAMED_MAX])}{more}; asked for again"
+    named = ", ".join(runs[:_NAMED_MAX])
+    return f"{_HOLE}{NUMBERS}{_count(missing)} publications, {named}{more}; asked for again"
 
 
 def _lacks_rest(progress: Progress, under_way: Round, frames: Iterable[Recorded], now: Instant) -> bool:
