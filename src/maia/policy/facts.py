@@ -273,6 +273,13 @@ class Facts(Mapping[AttributeUid, PresentValue]):
             return False
         return admits(condition, known)
 
+    def refute(self, condition: Predicate, *, of: Principal, now: Instant) -> bool:
+        """Return whether a condition that the issuer `of` has set is known to be false; unknown is no."""
+        known = self._asserted.get(of, {}) | self._values | clock_facts(condition, now)
+        if any(isinstance(atom, Exists) and atom.uid not in known for atom in atoms(condition)):
+            return False
+        return verdict(condition, known) is False
+
     def resolved(self, condition: Predicate, *, of: Principal, now: Instant) -> Predicate:
         """Return a condition of `of`'s rules with what it asks of the world, or of its holder, answered.
 
@@ -284,17 +291,18 @@ class Facts(Mapping[AttributeUid, PresentValue]):
         bare = {uid: AttributeUid(uid.removeprefix(WORLD_PREFIX)) for uid in asked}
         clock = clock_facts(AllOf(tuple(map(Exists, bare.values()))), now)
         known = self._asserted.get(of, {}) | self._values | clock
-        return _answered(condition, {uid: known[name] for uid, name in bare.items() if name in known})
+        return answered(condition, {uid: known[name] for uid, name in bare.items() if name in known})
 
 
-def _answered(condition: Predicate, known: Mapping[AttributeUid, PresentValue]) -> Predicate:
+def answered(condition: Predicate, known: Mapping[AttributeUid, PresentValue]) -> Predicate:
+    """Return what is left of a condition after the questions whose answers are known."""
     match condition:
         case Not(inner):
-            found = _answered(inner, known)
+            found = answered(inner, known)
             return NEVER if found == ALWAYS else ALWAYS if found == NEVER else Not(found)
         case AllOf(parts) | AnyOf(parts):
             void, decisive = (ALWAYS, NEVER) if isinstance(condition, AllOf) else (NEVER, ALWAYS)
-            left = tuple(one for part in parts if (one := _answered(part, known)) != void)
+            left = tuple(one for part in parts if (one := answered(part, known)) != void)
             if decisive in left:
                 return decisive
             return left[0] if len(left) == 1 else type(condition)(left)

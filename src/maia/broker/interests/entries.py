@@ -58,6 +58,8 @@ class Proof:
     """The certificates that it was found to depend on here, if it was verified here."""
     view: bytes = field(default=EVERYTHING, repr=False)
     """What a subscriber sees of an event, before it selects (`maia.policy.view_bytes`)."""
+    until: Instant | None = field(default=None, compare=False)
+    """Up to when it was proved at a border, if it was: what it proves may ask for the hour."""
 
     @property
     def request(self) -> bytes | None:

@@ -41,15 +41,16 @@ from maia.credentials import (
     find_chains,
     principal_from_bytes,
 )
-from maia.credentials.authority import AttributeSet, Bound, Transformation
+from maia.credentials.authority import AttributeSet, Bound
 from maia.credentials.chains.flows import DEFAULT_LIMITS
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
-from maia.events import INSTANT_MIN, PUBLISHER_PREFIX, Instant, is_of_event, seconds_after
-from maia.policy import NO_FACTS, View
+from maia.events import INSTANT_MIN, Instant, seconds_after
+from maia.policy import View
+from maia.policy.claims import World, as_said
 from maia.policy.evidence import permits
 from maia.policy.view import Window, is_for_one
 from maia.policy.view_bytes import view_from_bytes
-from maia.predicates import AllOf, Predicate, attributes_of, covers, union
+from maia.predicates import AllOf, Predicate, covers, union
 from maia.sessions.admission import no_right
 from maia.types import type_id, validity_type_name
 from maia.types.verified import certificates_type_name, for_subject, is_for_all
@@ -69,6 +70,8 @@ class Proved:
     watched: frozenset[bytes] = field(repr=False)
     begins: tuple[Instant, ...] = ()
     """Since when it is entitled to some of it, or to more: nothing for what is for all, at any time."""
+    until: Instant | None = None
+    """Up to when a border's own answers hold: an hour that was asked for ends then."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -137,6 +140,7 @@ class Proofs:
         """
         budget = self.authoriser.budget_of_message() if budget is None else budget
         name, signer = self._asked(kind, proof, Action.SUBSCRIBE, now, budget)
+        until: Instant | None = None
         if isinstance(name.owner, Principal) and name == validity_type_name(name.owner):
             return Proved(wanted, frozenset())  # validity statements are for all
         if isinstance(name.owner, Principal) and name == certificates_type_name(name.owner):
@@ -150,13 +154,13 @@ class Proofs:
             begins = tuple(sorted({since for _, since in began}))
             granted, watched = union(_most_wanted(one.authority) for one in chains), _watched(chains)
             if is_released:
-                wanted = self._released(proof, chains, signer, wanted)
+                wanted, until = self._released(proof, chains, signer, wanted, now)
         # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
         if covers(wide=granted, narrow=wanted):
-            return Proved(wanted, watched, begins)
+            return Proved(wanted, watched, begins, until)
         narrowed = AllOf((wanted, granted))
         filter_to_bytes(narrowed)  # refused if it could not be passed on
-        return Proved(narrowed, watched, begins)
+        return Proved(narrowed, watched, begins, until)
 
     def _began(self, chain: VerifiedChain, now: Instant) -> Instant:
         """Return since when a right is held: one that is renewed in time, and was not revoked, goes on."""
@@ -180,11 +184,15 @@ class Proofs:
         chains: tuple[VerifiedChain, ...],
         holder: Principal,
         wanted: Predicate,
-    ) -> Predicate:
-        """Return the part of a filter that the View of a proof admits; refuse a View that is not proved."""
-        view = view_from_bytes(proof.view)
-        check_entitled(view, [one.authority for one in chains], holder)
-        return _within(view, wanted)
+        now: Instant,
+    ) -> tuple[Predicate, Instant | None]:
+        """Return the part of a filter that the View of a proof admits; refuse a View that is not proved.
+
+        With it comes the moment up to which that holds, by the time alone.
+        """
+        view, world = view_from_bytes(proof.view), self.authoriser.world_at_a_border(holder, now)
+        check_entitled(view, [one.authority for one in chains if world.may_grant(one)], holder, world)
+        return _within(view, wanted), world.steady_until(one.authority for one in chains)
 
     def prove_offer(self, kind: bytes, proof: Proof, now: Instant) -> frozenset[bytes]:
         """Return the certificates by which the signer may publish this type, or raise what is wrong."""
@@ -310,8 +318,12 @@ class Proofs:
                 levels = self._levels(kind, asked, proof, now, budget)
                 above = tuple([signed for _, _, certificates in levels for signed in certificates])
             shown = (*pool, *above)
+            # What asks for facts may count when other facts are stated.
+            asking = self.statements.conditional
             doubted = {
-                signed.id: len(signed.body) for signed in shown if self.statements.is_refused(signed, now)
+                signed.id: len(signed.body)
+                for signed in shown
+                if signed.id in asking or self.statements.is_refused(signed, now)
             }
             if not doubted:
                 return
@@ -400,15 +412,14 @@ class Proofs:
         )
 
 
-def check_entitled(view: View, granted: Sequence[Authority], holder: Principal) -> None:
+def check_entitled(view: View, granted: Sequence[Authority], holder: Principal, world: World) -> None:
     """Refuse a View that shows more than was granted to its holder.
 
-    Conditions are not asked here: they hold where the holder is, and there they take windows away. So it is
-    with what the rules of a transformation ask of the world: there it is known.
+    Of what rules ask of the world, the answers are its holder's broker's where nothing is known here.
     """
     is_its_own = view.recipient == (holder.key if any(map(is_for_one, view.windows)) else b"")
     for window in view.windows:
-        wide = [one.restriction for one in granted if _shows_as_much(one, window)]
+        wide = [one.restriction for one in granted if _shows_as_much(one, window, world)]
         if not is_its_own or not wide or not covers(wide=union(wide), narrow=window.admits):
             raise Refusal(
                 "REFUSED-VIEW-NOT-PROVED",
@@ -416,42 +427,17 @@ def check_entitled(view: View, granted: Sequence[Authority], holder: Principal) 
             )
 
 
-def _shows_as_much(authority: Authority, window: Window) -> bool:
+def _shows_as_much(authority: Authority, window: Window, world: World) -> bool:
     """Return whether a grant shows all that a window does; bounds at the holder's broker take some away."""
     steps, own = authority.transformations, window.transformations
     if not steps or not own:
         return steps == own and _are_among(window.attributes, authority.attributes)
     if len(steps) != len(own) or window.attributes != authority.attributes:
         return False
-    asked = tuple(map(_as_asked, own, steps))
+    asked = tuple(map(as_said, own, steps))
     last = replace(asked[-1], attributes=steps[-1].attributes)
-    return (*asked[:-1], last) == steps and _are_among(own[-1].attributes, steps[-1].attributes)
-
-
-def _as_asked(own: Transformation, granted: Transformation) -> Transformation:
-    """Return a transformation with the questions about the world whose place their answers have taken.
-
-    A condition with questions about publishers is written shorter where some of it is decided without them.
-    """
-    if len(own.rules) != len(granted.rules):
-        return own
-    rules = tuple(
-        replace(rule, condition=said.condition)
-        if _asks_the_world(said.condition) or rule.condition == _shortened(said.condition, granted.by)
-        else rule
-        for rule, said in zip(own.rules, granted.rules, strict=True)
-    )
-    return replace(own, rules=rules)
-
-
-def _shortened(condition: Predicate, by: Principal) -> Predicate:
-    return NO_FACTS.resolved(condition, of=by, now=Instant(INSTANT_MIN))
-
-
-def _asks_the_world(condition: Predicate) -> bool:
-    return any(
-        not is_of_event(uid) and not uid.startswith(PUBLISHER_PREFIX) for uid in attributes_of(condition)
-    )
+    is_granted = (*asked[:-1], last) == steps and _are_among(own[-1].attributes, steps[-1].attributes)
+    return is_granted and world.may_have_answered(own, steps)
 
 
 def _are_among(narrow: AttributeSet, wide: AttributeSet) -> bool:

@@ -131,7 +131,12 @@ class ReceivedInterests:
         proved = self.proofs.proved_filter(
             self._type_behind(key), proof, entry.predicate, now, budget, is_released=is_released
         )
-        return replace(entry, predicate=proved.filter, baggage=replace(received, watched=proved.watched))
+        received = replace(received, watched=proved.watched)
+        if isinstance(received, Proof):
+            received = replace(received, until=proved.until)
+            if proved.until is not None:
+                self.routes.look_for_stale(proved.until)
+        return replace(entry, predicate=proved.filter, baggage=received)
 
     def _understood_offer(self, key: TypeId, received: Received, now: Instant) -> Received:
         """Return an offer with what it depends on, as far as it opens here, or raise what is wrong."""
@@ -360,7 +365,10 @@ class ReceivedInterests:
                 self.look_again(neighbour, key, entry_id, turn)
 
     def refuse_stale(self, turn: Turn) -> None:
-        """Refuse what neighbours want and offer by requests that no client has signed again in time (C15)."""
+        """Refuse what neighbours want and offer by requests that no client has signed again in time (C15).
+
+        What a border has proved for some hours is looked at again after them.
+        """
         routes, book, now = self.routes, self.routes.book, turn.now
         if routes.stale_at is None or now <= routes.stale_at:
             return
@@ -374,6 +382,8 @@ class ReceivedInterests:
                     if not isinstance(received, Received) or received.signed_at is None:
                         continue
                     stale_at = self.proofs.stale_at(received.signed_at)
+                    if isinstance(received, Proof) and received.until is not None:
+                        stale_at = min(stale_at, received.until)
                     if now > stale_at:
                         self.look_again(neighbour, key, entry_id, turn)
                     else:

@@ -51,7 +51,15 @@ from maia.credentials import (
 from maia.credentials.chains.discovery import read_from_owner
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import BrokenCredential
-from maia.events import PUBLISHER_PREFIX, SECOND, SUBSCRIBER_PREFIX, AttributeUid, Instant
+from maia.events import (
+    PUBLISHER_PREFIX,
+    SECOND,
+    SUBSCRIBER_PREFIX,
+    AttributeUid,
+    Instant,
+    Value,
+    seconds_after,
+)
 from maia.policy import (
     NO_FACTS,
     Evidence,
@@ -65,6 +73,7 @@ from maia.policy import (
     gather_evidence,
     publisher_views,
 )
+from maia.policy.claims import World
 from maia.policy.facts import SUBSCRIBER, about_the_world
 from maia.predicates import attributes_of
 from maia.validity import ASSUMED_GOOD, NO_ANSWERS, Once, Tester, VouchedFor, one_time_tests, questions_for
@@ -276,13 +285,27 @@ class Authoriser:
             return NO_FACTS
         return self._known(request, now, around, dict.fromkeys(RATE_FACTS, 0))
 
-    def _known(self, request: Request, now: Instant, around: Circumstances, rates: Circumstances) -> Facts:
-        asserted = self._statements.monitor.facts_about(request.principal, now)
+    def world_at_a_border(self, holder: Principal, now: Instant) -> World:
+        """Return what this broker knows by itself of the world of somebody behind a border."""
+        skew_s = self._settings.skew_s
+        moments = now, seconds_after(now, -skew_s), seconds_after(now, skew_s)
+        return World(Facts(asserted=self._asserted(holder, now, NOTHING_KNOWN)), moments)
+
+    def _asserted(
+        self, holder: Principal, now: Instant, around: Circumstances
+    ) -> dict[Principal, dict[AttributeUid, Value]]:
+        """Return what issuers say of a holder, and what functions do that are registered for them here."""
+        said = self._statements.monitor.facts_about(holder, now)
+        asserted: dict[Principal, dict[AttributeUid, Value]] = {by: dict(facts) for by, facts in said.items()}
         for one in self._settings.functions:  # what its issuer has stated counts before what a table says
-            given = str(request.principal) if one.of == SUBSCRIBER else around.get(one.of)
+            given = str(holder) if one.of == SUBSCRIBER else around.get(one.of)
             found = None if given is None else one.find(given)
             if found is not None:
                 asserted.setdefault(one.issuer, {}).setdefault(one.name, found)
+        return asserted
+
+    def _known(self, request: Request, now: Instant, around: Circumstances, rates: Circumstances) -> Facts:
+        asserted = self._asserted(request.principal, now, around)
         if request.action is Action.PUBLISH:  # the link that asks is its publisher's
             around = {
                 AttributeUid(uid.replace(SUBSCRIBER_PREFIX, PUBLISHER_PREFIX, 1)): value

@@ -1,0 +1,214 @@
+"""A120: a broker behind a border claims answers that its reader's certificate cannot come to.
+
+The request and the certificates are genuine. What is left of a rule's condition, and whether a condition of
+the right holds, is what the broker says that asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from msgspec import structs
+
+from maia.credentials import Action, Transformation
+from maia.events import AttributeUid, Kind, Value, attribute_uid
+from maia.expressions.syntax import Rule, Take
+from maia.policy.facts import Facts, WorldFunction, during, minute_uid
+from maia.policy.view_bytes import view_from_bytes, view_to_bytes
+from maia.predicates import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Not, Operator, Predicate
+from maia.testing import Cast, Net, NetClient
+from maia.wire.codec import encode
+from maia.wire.messages import Interest, Message
+from support.coalition import TRUST, show
+
+PATIENT, WARD = attribute_uid("patient"), attribute_uid("ward")
+ROWS = [{"patient": "Ann Lee", "ward": "A"}, {"patient": "Bo Kim", "ward": "B"}]
+OF_WARD_A = Comparison(WARD, Operator.EQ, "A")
+OF_WARD_B = Comparison(WARD, Operator.EQ, "B")
+LOW = Comparison(AttributeUid("subscriber.clearance"), Operator.LT, 3)
+HIGH = Comparison(AttributeUid("subscriber.clearance"), Operator.GE, 3)
+AUDITED = Comparison(AttributeUid("world.site"), Operator.EQ, "audit")
+
+
+def hidden(when: Predicate) -> Rule:
+    """Return the rule that shows a ward in place of a patient's name."""
+    return Rule(PATIENT, Take(WARD, Kind.STRING), when)
+
+
+def seen_by_rules(*rules: Rule) -> Cast:
+    cast = the_cast()
+    step = Transformation(cast.owner.principal, rules)
+    return cast.let("auditor", Action.SUBSCRIBE, transformations=(step,))
+
+
+def the_cast() -> Cast:
+    return (
+        Cast.of("trust", "doctor", "auditor", of_type="Prescription", patient="string", ward="string")
+        .domain("hospital", "hospital-edge")
+        .domain("audit", "audit-edge")
+        .let("doctor", Action.PUBLISH)
+    )
+
+
+def claiming(net: Net, *conditions: Predicate) -> Callable[[Message], Message]:
+    """Return how an interest is changed, so that it claims these conditions in place of what was left."""
+
+    def lie(one: Message) -> Message:
+        if not isinstance(one, Interest) or one.key != net.type_id:
+            return one
+        return structs.replace(one, add=[structs.replace(each, view=claimed(each.view)) for each in one.add])
+
+    def claimed(view: bytes) -> bytes:
+        made = view_from_bytes(view)
+        (window,) = made.windows
+        (step,) = window.transformations
+        rules = tuple(
+            replace(rule, condition=condition) for rule, condition in zip(step.rules, conditions, strict=True)
+        )
+        window = replace(window, transformations=(replace(step, rules=rules),))
+        return view_to_bytes(replace(made, windows=(window,)))
+
+    return lie
+
+
+def started(cast: Cast, *claims: Predicate, **settings: object) -> tuple[Net, NetClient]:
+    net = Net(cast, **settings)
+    net.broker("hospital-edge")
+    net.broker("audit-edge", seeds=["hospital-edge"])
+    net.settle()
+    if claims:
+        net.tamper = claiming(net, *claims)
+    auditor = net.client("auditor", "audit-edge")
+    assert auditor.was_accepted(auditor.subscribe())
+    net.settle()
+    return net, auditor
+
+
+def publishing(net: Net) -> NetClient:
+    doctor = net.client("doctor", "hospital-edge")
+    assert doctor.was_accepted(doctor.advertise())
+    net.settle()
+    return doctor
+
+
+def crossed(net: Net, doctor: NetClient | None = None) -> set[str]:
+    """Publish an event of each ward; return the patients whose names crossed the border."""
+    doctor = doctor or publishing(net)
+    net.carried.clear()
+    for row in ROWS:
+        doctor.publish(1, row)
+    net.settle()
+    sent = b"".join(
+        encode(message)
+        for sender, _, message in net.carried
+        if sender == "hospital-edge" and not isinstance(message, Interest)
+    )
+    return {row["patient"] for row in ROWS if row["patient"].encode() in sent}
+
+
+CLAIMS = (
+    NEVER,
+    OF_WARD_B,
+    LOW,
+    AllOf((OF_WARD_A, LOW)),
+    Not(OF_WARD_A),
+    AnyOf((OF_WARD_B, LOW)),
+    Not(ALWAYS),
+)
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_what_a_condition_asks_of_events_is_asked_at_the_border_whatever_is_claimed(claim: Predicate) -> None:
+    net, _ = started(seen_by_rules(hidden(AnyOf((OF_WARD_A, LOW)))), claim)
+    assert crossed(net) == set()
+
+
+@pytest.mark.parametrize(("clearance", "shown"), [(2, ["A", "B"]), (3, ["A", "Bo Kim"])])
+def test_what_a_border_cannot_know_is_answered_behind_it(clearance: int, shown: list[str]) -> None:
+    net, auditor = started(seen_by_rules(hidden(AnyOf((OF_WARD_A, LOW)))), identity=TRUST)
+    show(auditor, clearance=clearance)
+    net.settle()
+    assert crossed(net) == {"Bo Kim"}.intersection(shown)
+    assert [one["patient"] for one in auditor.events()] == shown
+
+
+def test_what_nobody_answers_shows_least() -> None:
+    net, auditor = started(seen_by_rules(hidden(AnyOf((OF_WARD_A, LOW)))))
+    assert crossed(net) == set()
+    assert [one.get("patient") for one in auditor.events()] == ["A", None]
+
+
+def test_answers_that_no_fact_can_give_together_are_not_taken() -> None:
+    """Of two rules that leave no clearance out, one applies."""
+    net, _ = started(seen_by_rules(hidden(LOW), hidden(HIGH)), NEVER, NEVER)
+    assert crossed(net) == set()
+
+
+# ------------------------------------------------------------ what the border knows
+
+
+def by_table(cast: Cast, site: Value) -> dict[str, object]:
+    """Return the settings of brokers that know at which site a subscriber works."""
+    function = WorldFunction(
+        cast.owner.principal, AttributeUid("site"), AttributeUid("subscriber"), lambda _: site, 5.0
+    )
+    return {"functions": (function,)}
+
+
+@pytest.mark.parametrize(("site", "names"), [("audit", set()), ("ward", {"Ann Lee", "Bo Kim"})])
+def test_a_fact_that_the_border_knows_it_answers_itself(site: str, names: set[str]) -> None:
+    cast = seen_by_rules(hidden(AUDITED))
+    net, _ = started(cast, NEVER, **by_table(cast, site))
+    assert crossed(net) == names
+
+
+def test_a_fact_that_the_border_does_not_know_is_answered_behind_it() -> None:
+    cast = seen_by_rules(hidden(AUDITED))
+    net, _ = started(cast, NEVER, **by_table(cast, None))
+    assert crossed(net) == {"Ann Lee", "Bo Kim"}
+
+
+def minute_of(net: Net) -> int:
+    moment = datetime.fromtimestamp(net.now / 1e6, UTC)
+    return moment.hour * 60 + moment.minute
+
+
+def before(minute: int) -> Predicate:
+    return Comparison(AttributeUid(f"world.{minute_uid('UTC')}"), Operator.LT, minute)
+
+
+def test_the_hour_is_the_borders_own() -> None:
+    now = minute_of(Net(the_cast()))
+    for limit, names in ((now + 10, set()), (now - 10, {"Ann Lee", "Bo Kim"})):
+        net, _ = started(seen_by_rules(hidden(before(limit))), NEVER)
+        assert crossed(net) == names, "a name is hidden before that minute"
+
+
+def test_what_was_answered_for_an_hour_ends_with_it() -> None:
+    """The broker behind the border says nothing when its hour ends."""
+    now = minute_of(Net(the_cast()))
+    for limit, names in ((30, {"Ann Lee", "Bo Kim"}), (10, set())):
+        rule = hidden(Not(before(now + limit)))
+        net, _ = started(seen_by_rules(rule), lease_s=3600)
+        doctor = publishing(net)
+        net.tamper = saying_no_more
+        net.advance(11 * 60)
+        assert crossed(net, doctor) == names
+
+
+def saying_no_more(one: Message) -> Message:
+    return structs.replace(one, add=[], remove=[]) if isinstance(one, Interest) else one
+
+
+def test_a_right_for_some_hours_opens_no_border_outside_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker of the reader asks for no condition."""
+    monkeypatch.setattr(Facts, "satisfy", lambda *_, **__: True)
+    now = minute_of(Net(the_cast()))
+    every_day = frozenset(range(1, 8))
+    for start, names in ((now - 20, {"Ann Lee", "Bo Kim"}), (now + 20, set())):
+        hours = during("UTC", days=every_day, start=start, end=start + 30)
+        net, _ = started(the_cast().let("auditor", Action.SUBSCRIBE, condition=hours))
+        assert crossed(net) == names
