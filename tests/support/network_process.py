@@ -55,8 +55,8 @@ def issue(
 
 
 def lets_connect(home: Path, *people: str, brokers: Collection[str] = ("broker",)) -> None:
-    """Let people be part of the network, by certificates of long ago that end in two days."""
-    end = (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Let people be part of the network, by certificates of long ago that end in ninety days."""
+    end = (datetime.now(UTC) + timedelta(days=90)).strftime("%Y-%m-%dT%H:%M:%SZ")
     period = ("--not-before", "2020-01-01T00:00:00Z", "--not-after", end)
     for who in people:
         (home / f"{who}-certs").mkdir()
