@@ -37,7 +37,9 @@ def hospital(tmp_path, monkeypatch):
     owner = load_signing_key(Path("hospital/hospital.key"))
     # What the hospital grants the auditor, with no need of the servers that say whether it still does.
     said = [one.certificate.authority for one in read_certificates([Path("hospital/issued")])]
-    (right,) = [one for one in said if any(step.result and step.result.name == SHOWN for step in one.transformations)]
+    (right,) = [
+        one for one in said if any(step.result and step.result.name == SHOWN for step in one.transformations)
+    ]
     auditor = load_signing_key(Path("auditor/auditor.key"))
     (tmp_path / "auditor.cert").write_text(certificate_to_text(grant(owner, auditor.principal, right)))
     create_transformation_keys(tmp_path / "transformations.key", owner.principal)
@@ -50,7 +52,7 @@ def hospital(tmp_path, monkeypatch):
         {
             one.uid: Instant.from_datetime(row["time"])
             if one.name == "time"
-            else row[named.get(one.name, one.name)]
+            else ({"operation": "insert"} | row)[named.get(one.name, one.name)]
             for one in event_type.attributes
         }
         for row in rows

@@ -267,26 +267,38 @@ class Progress:
             self.told.remember_span(one.publisher, one.stream, one.first, one.last)
         return found
 
-    def settled_here(self, missing: Iterable[RecordedRun]) -> list[RecordedRun]:
-        """Return for which of some numbers others need not wait: they are recorded, or were refused."""
+    def settled_here(
+        self, missing: Iterable[RecordedRun], origins: Mapping[StreamId, StreamId]
+    ) -> list[RecordedRun]:
+        """Return for which of some numbers others need not wait: they are recorded, or were refused.
+
+        `origins` says of which stream one was made here: its frames keep their numbers.
+        """
         recorded, settled = self.recorded.by_stream(), self.settled.by_stream()
         found: list[RecordedRun] = []
         for one in missing:
-            stream = one.publisher, one.stream
+            asked = one.publisher, one.stream
+            stream = origins.get(asked, asked)
             spans = [span for some in recorded.get(stream, {}).values() for span in some]
             for first, end in (*spans, *settled.get(stream, {}).get(_REFUSED, ())):
                 if first <= one.last and one.first < end:
-                    found.append(RecordedRun(*stream, b"", max(first, one.first), min(one.last, end - 1)))
+                    found.append(RecordedRun(*asked, b"", max(first, one.first), min(one.last, end - 1)))
         return found[:MISSING_SENT]
 
-    def settle(self, answers: Mapping[bytes, list[RecordedRun]]) -> None:
+    def settle(self, answers: Mapping[bytes, list[RecordedRun]], *, signers_only: bool = False) -> None:
         """Give up what those say will never come who answer for its stream: its signer, if there is one."""
         held = {identity_of(one)[0]: signer_of(one) for one in self.held}
         for broker, runs in answers.items():
             for one in runs:
                 stream = one.publisher, one.stream
-                if (self.sources.get(stream) or held.get(stream) or broker) == broker:
+                signer = self.sources.get(stream) or held.get(stream) or b""
+                if signer == broker or not (signer or signers_only):
                     self.settled.remember_span(*stream, one.first, one.last)
+
+    def streams_of(self, publishers: Collection[bytes]) -> list[StreamId]:
+        """Return the streams of some publishers of which anything is recorded or settled."""
+        known = dict.fromkeys((*self.recorded.by_stream(), *self.settled.by_stream()))
+        return [one for one in known if one[0] in publishers]
 
     def has_original_of(self, frame: Recorded) -> bool:
         """Return whether a frame was released, for whomever, of rows that are recorded as published."""

@@ -297,8 +297,8 @@ class CatchUp:
         is_awaited = under_way.request.is_awaited
         is_silent = bool(progress.places.keys() - places.keys()) or not places or is_awaited
         is_short = under_way.request.is_short
+        self._settle(type_id, progress, under_way.request, turn, is_answered=is_answered)
         if is_answered:
-            self._settle(type_id, progress, under_way.request, turn)
             is_unrecorded = not under_way.request.is_whole and not is_short
             if progress.is_cut and is_unrecorded and not progress.has_hole:
                 self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-NOT-FETCHED", _UNRECORDED), turn)
@@ -342,14 +342,21 @@ class CatchUp:
             self._record(progress, frame, turn, is_less=is_less)
         self._report_missing(type_id, progress, turn, asked)
 
-    def _settle(self, type_id: bytes, progress: Progress, request: FetchRequest, turn: Turn) -> None:
-        """Give up what will never come; what is not in a log any more is reported before."""
-        if request.is_doubted or request.is_short or request.is_awaited:
+    def _settle(
+        self, type_id: bytes, progress: Progress, request: FetchRequest, turn: Turn, *, is_answered: bool
+    ) -> None:
+        """Give up what will never come; what is not in a log any more is reported before.
+
+        A signer speaks for its streams, whatever others have not answered, or have in part alone.
+        """
+        if request.is_doubted or request.is_awaited:
             return
-        if not request.is_whole:
+        is_whole_round = is_answered and not request.is_short
+        answers = {broker: runs for broker, runs in request.settled.items() if broker in request.places}
+        if not request.is_whole and (is_whole_round or answers):
             self._report_missing(type_id, progress, turn)
-        progress.settle(request.settled)
-        if not progress.places:
+        progress.settle(answers, signers_only=not is_whole_round)
+        if is_whole_round and not progress.places:
             # Nobody records it beside this broker: where streams began before, nobody can say.
             for one in self._missing(type_id, progress):
                 if not one.first:

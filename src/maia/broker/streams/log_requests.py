@@ -30,13 +30,14 @@ from maia.broker.log.recording import Recording
 from maia.broker.own import Own
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly
 from maia.broker.rights.known_types import KnownTypes
-from maia.broker.streams.borders import Borders, right_of
+from maia.broker.streams.borders import Borders, released_stream, right_of
 from maia.broker.streams.recorded_frames import RecordedFrames
 from maia.broker.timers import FetchMissed, TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import INSTANT_MIN, Instant, seconds_after
+from maia.policy.view_bytes import EVERYTHING
 from maia.predicates import ALWAYS, Predicate, verdict
 from maia.routing.table.hops import LOCAL, RouteEntry
 from maia.sessions.admission import RequestQuota
@@ -283,13 +284,26 @@ class LogRequests:
         place = LogPlace(self.own.principal.key, log.id, upto)
         is_early = _is_early(request.message, interests)
         is_last = upto >= end and found.problem is None
-        settled = log.progress_of(type_id, turn.now).settled_here(request.message.missing) if is_last else []
+        settled = self._settled(request.message, interests, turn.now) if is_last else []
         answer = LogFetched(
             request.message.id, place, max(upto, end), is_whole, b"", is_cut, frames, is_early, settled
         )
         turn.send(asker, signed_place(answer, self.own.settings.network, self.own.key))
         turn.count("maia_catch_up_served_total", len(frames))
         self.answer_if_all_have(request, turn)
+
+    def _settled(self, asked: FetchLog, interests: Sequence[_Interest], now: Instant) -> list[RecordedRun]:
+        """Return which of the numbers that a neighbour lacks are recorded here and not for it, or refused.
+
+        It may know a stream only as it is made for it at this border.
+        """
+        if self.recording is None or not asked.missing:
+            return []
+        progress = self.recording.progress_of(asked.type_id, now)
+        views = {entry.view for entry, _ in interests} - {EVERYTHING}
+        known = progress.streams_of({one.publisher for one in asked.missing})
+        made = {(one[0], released_stream(one[1], view)): one for one in known for view in views}
+        return progress.settled_here(asked.missing, made)
 
     # ------------------------------------------------------------ what a neighbour may have
 
