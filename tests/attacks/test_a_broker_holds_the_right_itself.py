@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from maia.client import Ended
 from maia.credentials import Action, SignedCertificate, certificate_to_bytes
+from maia.events import AttributeUid, attribute_uid
 from maia.testing import NetClient
 from maia.wire import PROTOCOL_VERSION, Advertise, Failed, Greeting, Message, Publish, Subscribe, Welcome
 from maia.wire.messages import AskRight, RightShown
@@ -92,12 +94,29 @@ def test_a_broker_with_the_right_or_of_an_open_network_is_asked_once_and_served_
     assert len(played.said(Advertise)) == 2
 
 
-def closed_broker(*actions: Action) -> tuple[Net, NetClient]:
+SOME = frozenset({attribute_uid("numberplate")})
+EVERY = frozenset(one.uid for one in STORY.definition.definition.attributes)
+
+
+@pytest.mark.parametrize(("attributes", "is_served"), [(SOME, False), (EVERY, True)])
+def test_a_right_to_fewer_attributes_than_the_clients_is_not_enough(
+    attributes: frozenset[AttributeUid], *, is_served: bool
+) -> None:
+    """MAIA 5.1.3: the same set of attributes."""
+    played = met_at_a_closed_broker()
+    played.advertises()
+    right = STORY.grant("PITO", "CCS", STORY.definition, Action.PUBLISH, attributes=attributes)
+    for question in played.said(AskRight):
+        played.broker_says(RightShown(question.id, [certificate_to_bytes(right)]))
+    assert len(handed_over(played)) == is_served
+
+
+def closed_broker(*actions: Action, **terms: Any) -> tuple[Net, NetClient]:
     """Run an honest broker that may connect, and do these things with the type."""
     net = Net()
     key, _ = net.cast.identity(net.first)
     mine = [net.cast.grant("PITO", key, net.cast.network, Action.CONNECT)]
-    mine += [net.cast.grant("PITO", key, net.cast.definition, one) for one in actions]
+    mine += [net.cast.grant("PITO", key, net.cast.definition, one, **terms) for one in actions]
     net.broker(credentials=tuple(mine))
     return net, net.client("camera at Victoria")
 
@@ -105,6 +124,13 @@ def closed_broker(*actions: Action) -> tuple[Net, NetClient]:
 def test_an_honest_broker_says_that_it_has_no_right_also_to_clients_that_do_not_ask() -> None:
     _, camera = closed_broker(Action.SUBSCRIBE)
     assert camera.code_of(camera.advertise()) == "BROKER-HAS-NO-RIGHT"
+
+
+def test_an_honest_broker_serves_nobody_whose_right_is_about_more_attributes() -> None:
+    _, camera = closed_broker(Action.PUBLISH, attributes=SOME)
+    assert camera.code_of(camera.advertise()) == "BROKER-HAS-NO-RIGHT"
+    _, camera = closed_broker(Action.PUBLISH, attributes=EVERY)
+    assert camera.was_accepted(camera.advertise())
 
 
 def test_an_honest_broker_shows_its_right_to_this_type_and_no_other() -> None:

@@ -40,6 +40,7 @@ from maia.credentials.requirements import requirement_to_bytes
 from maia.errors import MaiaError, ProtocolViolation
 from maia.events import Instant, seconds_after
 from maia.policy import Request, request_digest
+from maia.policy.view import attributes_told
 from maia.predicates import Predicate
 from maia.sealing.frames.authorship import SEED_BYTES, Publishing, sign_as_author
 from maia.sessions.admission import no_right
@@ -288,10 +289,10 @@ class Requests:
         about = (asked.action, asked.name)
         waiting = [one for one in self._entries.values() if _about(one) == about]
         waiting = [one for one in waiting if one.stage is EntryStage.WAITING]
-        if self._wallet.is_entitled(self._broker, action, name, shown.credentials, now):
+        if waiting and all(self._is_served(entry, shown.credentials, now) for entry in waiting):
             self._entitled.add(about)
             return [data for entry in waiting for data in self._ask(entry, now)]
-        problem = no_right(self._broker, action, name)
+        problem = no_right(self._broker, action, name, has_some=bool(shown.credentials))
         for entry in waiting:
             # A right that was granted a moment ago is on its way to the broker, which looks for it.
             if entry.failures < _RIGHT_TIMES:
@@ -299,6 +300,14 @@ class Requests:
             else:
                 self._give_up(entry, problem)
         return []
+
+    def _is_served(self, entry: RequestEntry, shown: list[bytes], now: Instant) -> bool:
+        """Return whether the broker's own right is about the attributes that the client's is (MAIA 5.1.3)."""
+        event_type = entry.known.event_type
+        about = self._key.principal, entry.action, event_type.name
+        told = attributes_told(self._wallet.shown_by(Request(*about, event_type), now))
+        defined = [one.uid for one in event_type.attributes]
+        return self._wallet.is_entitled(self._broker, *about[1:], shown, now, told, defined)
 
     def look(self, ref: int, now: Instant) -> list[bytes]:
         """Renew what is accepted, or ask again for what could not be had."""

@@ -33,11 +33,12 @@ from maia.credentials import (
     statement_to_bytes,
     steady_period,
 )
+from maia.credentials.authority import AttributeSet
 from maia.errors import MaiaError
-from maia.events import Instant
+from maia.events import AttributeUid, Instant
 from maia.policy import NO_FACTS, Denial, Evidence, PolicyRefusal, Reason, Request, decide, gather_evidence
 from maia.policy.decide import left_out
-from maia.policy.view import Window
+from maia.policy.view import Window, attributes_told, has_as_many, window_of
 from maia.sessions.admission import right_to_connect
 from maia.validity import ASSUMED_GOOD, Monitor, Tester, speakers
 
@@ -46,6 +47,7 @@ _STATEMENTS_MAX: Final = 1024
 _SHOWN_MAX: Final = 64
 _WORK_OF_A_BROKER: Final = 40_000
 """Steps that the search for the right of a broker to a type may take."""
+_NONE: Final[AttributeSet] = frozenset()
 _Asked: TypeAlias = tuple[Principal, Action, ResourceName]
 """What the search for chains depends on; a filter is not part of it."""
 _Shown: TypeAlias = tuple[list[bytes], Reason | None]
@@ -192,13 +194,16 @@ class Wallet:
         resource: NetworkName | TypeName,
         shown: Iterable[bytes],
         now: Instant,
+        told: AttributeSet = _NONE,
+        defined: Iterable[AttributeUid] = (),
     ) -> bool:
         """Return whether certificates that a broker has shown let it do something itself.
 
-        Whether they pass their tests is for others to decide: a client need not have the statements.
+        Of a type, the broker's right has to be about all attributes that the client is `told` of. Whether
+        certificates pass their tests is for others to decide: a client need not have the statements.
         """
         with suppress(MaiaError):
-            find_chains(
+            found = find_chains(
                 [certificate_from_bytes(data) for data in shown],
                 root=resource.owner,
                 subject=peer,
@@ -209,7 +214,8 @@ class Wallet:
                 constitutions=self._constitutions,
                 budget=Budget.of(_WORK_OF_A_BROKER),
             )
-            return True
+            held = attributes_told(window_of(chain.authority) for chain in found)
+            return has_as_many(held, told, defined)
         return False
 
     def _evidence(

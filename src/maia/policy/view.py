@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet, Transformation
+from maia.credentials.authority import ALL_ATTRIBUTES, AllAttributes, AttributeSet, Authority, Transformation
 from maia.credentials.names import TypeName
 from maia.errors import MaiaError, Refusal
 from maia.events import PUBLISHER_PREFIX, AttributeUid, Event, Instant, Kind, Kinds, PresentValue
@@ -118,6 +118,11 @@ def publisher_asked(view: View) -> dict[AttributeUid, frozenset[Kind]]:
     return asked
 
 
+def window_of(authority: Authority) -> Window:
+    """Return what a grant opens, before anything is decided about it."""
+    return Window(authority.restriction, authority.attributes, authority.transformations)
+
+
 def shows(window: Window, uid: AttributeUid) -> bool:
     """Return whether a window may show an attribute, transformed or as it was published."""
     shown = is_among(uid, window.attributes)
@@ -161,6 +166,21 @@ def kinds_shown(window: Window, kinds: Kinds) -> dict[AttributeUid, Kind]:
         after |= {uid: kind for uid, kind in _assigned(step).items() if kind is not None}
         shown = {uid: kind for uid, kind in after.items() if is_among(uid, step.attributes)}
     return shown
+
+
+def attributes_told(windows: Iterable[Window]) -> AttributeSet:
+    """Return of which attributes these windows tell something, as they were published or transformed."""
+    told = [one.transformations[-1].attributes if one.transformations else one.attributes for one in windows]
+    if any(one is ALL_ATTRIBUTES for one in told):
+        return ALL_ATTRIBUTES
+    return frozenset[AttributeUid]().union(*(one for one in told if not isinstance(one, AllAttributes)))
+
+
+def has_as_many(held: AttributeSet, told: AttributeSet, defined: Iterable[AttributeUid]) -> bool:
+    """Return whether one right is about all attributes that another one is, of a type that has these."""
+    if isinstance(held, AllAttributes):
+        return True
+    return held >= (frozenset(defined) if isinstance(told, AllAttributes) else told)
 
 
 def converts_to(window: Window) -> TypeName | None:

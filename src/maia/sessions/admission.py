@@ -77,11 +77,12 @@ def with_shown(own: Monitor | None, shown: Iterable[SignedStatement], now: Insta
     return tester
 
 
-def no_right(broker: Principal, action: Action, name: TypeName) -> Refusal:
+def no_right(broker: Principal, action: Action, name: TypeName, *, has_some: bool = False) -> Refusal:
     """Say what a broker lacks that would serve a client of a type, and which command grants it (C16)."""
+    lacks = "to all attributes that its client's right is about" if has_some else "itself"
     return Refusal(
         "BROKER-HAS-NO-RIGHT",
-        f"broker `{broker}` has no right to {action.value} `{name.name}` itself, so nothing of it is handed "
+        f"broker `{broker}` has no right to {action.value} `{name.name}` {lacks}, so nothing of it is handed "
         f"over: grant it one (`maia cert issue --subject {broker} --owner {name.owner} --type {name.name} "
         f"--action {action.value}`), or use a broker that holds it",
     )

@@ -41,14 +41,14 @@ from maia.credentials import (
     find_chains,
     principal_from_bytes,
 )
-from maia.credentials.authority import AttributeSet, Bound
+from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet, Bound
 from maia.credentials.chains.flows import DEFAULT_LIMITS
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import INSTANT_MIN, Instant, seconds_after
-from maia.policy import View
+from maia.policy import Request, View
 from maia.policy.claims import World, as_said
 from maia.policy.evidence import permits
-from maia.policy.view import Window, is_for_one
+from maia.policy.view import Window, attributes_told, has_as_many, is_for_one, window_of
 from maia.policy.view_bytes import view_from_bytes
 from maia.predicates import AllOf, Predicate, covers, union
 from maia.sessions.admission import no_right
@@ -88,8 +88,12 @@ class Proofs:
     newest: BoundedMap[bytes, Instant] = field(init=False)
     """When what clients ask for was signed last, as far as it was verified here: nothing older counts."""
 
-    _served: BoundedMap[tuple[bytes, Action], tuple[object, Instant, Instant]] = field(init=False)
-    """What this broker may do itself, by which certificates, and from when to when that was not asked."""
+    _served: BoundedMap[tuple[bytes, Action], tuple[object, Instant, Instant, AttributeSet]] = field(
+        init=False
+    )
+    """By which certificates this broker may do things itself, from when to when that is not asked, and of
+    which attributes.
+    """
 
     def __post_init__(self) -> None:
         """Begin without memory: whatever it could refuse is too old in some minutes."""
@@ -281,24 +285,43 @@ class Proofs:
 
     def is_open(self, now: Instant) -> bool:
         """Return whether the coordinator lets this broker serve types that it has no right to."""
-        return self._may(Action.SERVE, self.own.settings.network, now)
+        return bool(self._own_chains(Action.SERVE, self.own.settings.network, now))
 
-    def _may(self, action: Action, name: NetworkName | TypeName, now: Instant) -> bool:
+    def _own_chains(
+        self, action: Action, name: NetworkName | TypeName, now: Instant
+    ) -> tuple[VerifiedChain, ...]:
         pool, budget = self._counting(self.own.settings.credentials, now), self.authoriser.budget_of_message()
         with suppress(BrokenCredential):
-            self._search(pool, action, name, self.own.principal, now, budget)
-            return True
-        return False
+            return self._search(pool, action, name, self.own.principal, now, budget)
+        return ()
 
-    def check_served(self, action: Action, name: TypeName, now: Instant) -> None:
-        """Refuse to serve a type to which this broker has no right, unless the network is open."""
+    def check_served(self, request: Request, right: View, now: Instant) -> None:
+        """Refuse to serve a type to which this broker has no such right itself, unless the network is open.
+
+        Such a right is about all attributes that the client's is (MAIA 5.1.3).
+        """
+        action, event_type = request.action, request.event_type
+        if event_type is None:
+            return
+        name, held = event_type.name, self._served_attributes(action, event_type.name, now)
+        defined = [one.uid for one in event_type.attributes]
+        if held is None or not has_as_many(held, attributes_told(right.windows), defined):
+            raise no_right(self.own.principal, action, name, has_some=held is not None)
+
+    def _served_attributes(self, action: Action, name: TypeName, now: Instant) -> AttributeSet | None:
+        """Return which attributes of a type this broker serves; None without any right to it."""
         settings, about = self.own.settings, (type_id(name.owner, name.name), action)
         known = self._served.get(about)
         if known is not None and known[0] is settings.credentials and known[1] <= now < known[2]:
-            return
-        if not (is_for_all(name) or self.is_open(now) or self._may(action, name, now)):
-            raise no_right(self.own.principal, action, name)
-        self._served.put(about, (settings.credentials, now, seconds_after(now, settings.lease_s)))
+            return known[3]
+        found: AttributeSet = ALL_ATTRIBUTES
+        if not (is_for_all(name) or self.is_open(now)):
+            chains = self._own_chains(action, name, now)
+            if not chains:
+                return None
+            found = attributes_told(window_of(one.authority) for one in chains)
+        self._served.put(about, (settings.credentials, now, seconds_after(now, settings.lease_s), found))
+        return found
 
     def remember_refusal(
         self, neighbour: Neighbour, kind: bytes, proof: Proof, action: Action, now: Instant

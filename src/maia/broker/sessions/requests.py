@@ -129,7 +129,7 @@ class Requests:
         if answers is _NOT_ASKED and self._waits(link, request, pool, message, asked, turn):
             return
         right = self._decided(link, request, pool, answers, turn.now)
-        self.proofs.check_served(asked.action, asked.event_type, turn.now)
+        self.proofs.check_served(request, right.view, turn.now)
         if isinstance(message, Subscribe):
             self._subscribe(link, message, asked, right, handed_over, turn)
         else:
