@@ -69,8 +69,8 @@ _KEYS_BEGIN: Final = (
     "runs, here and at the owner"
 )
 _MADE_ELSEWHERE: Final = (
-    "a sealed type: what --set makes is made by publishers' brokers, and sealed for this right, from the "
-    "moment on at which the key server knows of it; of a type that is sealed as whole events, never"
+    "a sealed type: what this right shows is made by publishers' brokers, and sealed for it, from the moment "
+    "on at which the key server knows of it"
 )
 _DAYS_MAX: Final = 3650
 _ENDED: Final = "is given nothing any more; `maia member add` makes a member another one"
@@ -386,6 +386,8 @@ def grant(
         maia grant anna.proof --authority norway.pem --revocation-list norway.crl --may
           subscribe:LabResult --days 90 -o anna.grant
     """
+    from maia.credentials import AuthorisationCertificate
+
     ours = opened(org)
     proved = x509.proved(subject, ours.principal) if subject.endswith(PROOF_SUFFIX) else None
     whom = meant(subject) if proved is None else proved.principal
@@ -401,7 +403,8 @@ def grant(
     made.save(out, overwrite=force)
     given = [one for one in made.certificates if one.certificate.issuer == ours.principal]
     own = _OF_OUR_OWN if made.coordinator == ours.principal else ""
-    is_made = rights.assignments and _sealed_among(ours, rights)
+    shown = [one.certificate for one in given if isinstance(one.certificate, AuthorisationCertificate)]
+    is_made = any(one.authority.transformations for one in shown) and _sealed_among(ours, rights)
     return Answer(
         row("granted to", made.subject, subject=made.subject, may=rights.may or []),
         several("rights", map(right, given)),

@@ -111,6 +111,7 @@ from maia.organisation.rights import (
     over_network,
     reaches_network,
     read_right,
+    sealed_apart,
 )
 from maia.organisation.server_settings import separate_settings, write_settings
 from maia.organisation.standing import ask_standing
@@ -597,7 +598,7 @@ class Organisation:
         that holds a key which is not known here needs the `key` that its holder has told.
         """
         whom = self._compared(subject, key)
-        rights = self.rights(may, **terms)
+        rights = [sealed_apart(one, self.principal) for one in self.rights(may, **terms)]
         if not rights:
             raise BadInput(
                 "INPUT-GRANT-FILE", "a grant is about something: say `publish:TYPE` or `subscribe:TYPE`"

@@ -31,6 +31,7 @@ from maia.credentials import (
     SigningKey,
     Subject,
     TestKind,
+    Transformation,
     TypePattern,
     Validity,
     VerifiedChain,
@@ -41,13 +42,15 @@ from maia.credentials.names import NamePattern, type_id
 from maia.credentials.x509_names import VerifiedX509Subject
 from maia.errors import BadInput, Refusal
 from maia.events import SECOND, Instant
+from maia.expressions.syntax import Rule, Take
 from maia.organisation.draft import write_file
 from maia.policy import NO_FACTS, Audience, Denial, PolicyRefusal, Request, decide, gather_evidence
 from maia.policy.decision import Reason
 from maia.policy.grants import unread_in
+from maia.policy.view import is_among
 from maia.predicates import ALWAYS, AllOf, Predicate, parse_predicate
-from maia.types import VerifiedType, check_predicate
-from maia.types.definition import TOPIC, tree_meant
+from maia.types import SealingLevel, VerifiedType, check_predicate
+from maia.types.definition import TOPIC, tree_meant, tree_root
 from maia.validity import ASSUMED_GOOD
 
 MEMBER_DAYS: Final = 90
@@ -184,6 +187,26 @@ def _narrowed(authority: Authority, event_type: VerifiedType, topics: list[str],
         restriction=restriction,
         condition=condition_of(terms.get("condition"), terms.get("during")),
     )
+
+
+def sealed_apart(right: Right, issuer: Principal) -> Right:
+    """Return a right for another organisation so that it has no more of a sealed event than it shows (X7).
+
+    Where events are sealed as a whole, a right that only lists attributes, or admits some events, would have
+    the key of all. As one that transforms it has a part of its own. Topics are subscribed to by their paths,
+    which are in the event, and blinded types have no parts.
+    """
+    one, sealing = right.authority, right.event_type.sealing
+    is_whole = one.attributes is ALL_ATTRIBUTES and one.restriction == ALWAYS
+    if is_whole or one.transformations or right.action is not Action.SUBSCRIBE:
+        return right
+    if sealing is None or sealing.level is not SealingLevel.EVENT or sealing.blinded:
+        return right
+    if tree_root(right.event_type.name.name) is not None:
+        return right
+    kept = next(each for each in right.event_type.attributes if is_among(each.uid, one.attributes))
+    step = Transformation(issuer, (Rule(kept.uid, Take(kept.uid, kept.kind)),), one.attributes)
+    return replace(right, authority=replace(one, attributes=ALL_ATTRIBUTES, transformations=(step,)))
 
 
 def end_of(now: Instant, *, days: int, until: str | None = None) -> Instant:

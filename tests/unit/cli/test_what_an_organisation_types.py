@@ -549,7 +549,9 @@ def test_what_a_reader_will_not_see_is_said_where_its_right_is_given_and_explain
     assert "publishers' brokers make it" in asked.stdout
     words = ("institute/institute.pub", *IN_HOSPITAL, "--may", "subscribe:LabResult", "-o", "set.grant")
     granted = maia("grant", *words, "--set", "ward := first(ward, 1)", cwd=home)
-    assert "note         a sealed type: what --set makes is made by publishers' brokers" in granted.stdout
+    assert (
+        "note         a sealed type: what this right shows is made by publishers' brokers" in granted.stdout
+    )
 
 
 def test_a_server_that_does_not_run_is_named_with_the_command_that_runs_it(home: Path) -> None:
