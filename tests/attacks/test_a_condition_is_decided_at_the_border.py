@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -19,10 +21,11 @@ from maia.expressions.syntax import Rule, Take
 from maia.policy.facts import Facts, WorldFunction, during, minute_uid
 from maia.policy.view_bytes import view_from_bytes, view_to_bytes
 from maia.predicates import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Not, Operator, Predicate
-from maia.testing import Cast, Net, NetClient
+from maia.testing import Cast, Net, NetClient, Processes, wait_until
 from maia.wire.codec import encode
 from maia.wire.messages import Interest, Message
 from support.coalition import TRUST, show
+from support.processes import forked
 
 PATIENT, WARD = attribute_uid("patient"), attribute_uid("ward")
 ROWS = [{"patient": "Ann Lee", "ward": "A"}, {"patient": "Bo Kim", "ward": "B"}]
@@ -212,3 +215,46 @@ def test_a_right_for_some_hours_opens_no_border_outside_of_them(monkeypatch: pyt
         hours = during("UTC", days=every_day, start=start, end=start + 30)
         net, _ = started(the_cast().let("auditor", Action.SUBSCRIBE, condition=hours))
         assert crossed(net) == names
+
+
+# ------------------------------------------------------------ real processes
+
+
+def test_a_partners_broker_that_denies_every_condition_gets_no_patient(tmp_path: Path) -> None:
+    """Its clerk, whose right asks for nothing, shows when the events have come."""
+    step = Transformation(the_cast().owner.principal, (hidden(AnyOf((OF_WARD_A, LOW))),))
+    cast = (
+        Cast.of(
+            "trust", "doctor", "auditor", "clerk", of_type="Prescription", patient="string", ward="string"
+        )
+        .domain("hospital", "hospital-edge")
+        .domain("audit", "audit-edge")
+        .let("doctor", Action.PUBLISH)
+        .let("auditor", Action.SUBSCRIBE, transformations=(step,))
+        .let("clerk", Action.SUBSCRIBE, attributes=frozenset({WARD}))
+    )
+
+    def start(words: Any, folder: Path, *more: Any) -> Any:
+        is_rogue = folder.name == "audit-edge-broker"
+        return forked(words, folder, *more, module="support.denying" if is_rogue else "maia.cli")
+
+    with Processes(tmp_path, cast, start=start) as processes:
+        hospital = processes.broker("hospital-edge")
+        audit = processes.broker("audit-edge", join=[hospital.address])
+        with (
+            processes.client("auditor", audit) as auditor,
+            processes.client("clerk", audit) as clerk,
+            processes.client("doctor", hospital) as doctor,
+        ):
+            names, wards = auditor.subscribe(cast.definition), clerk.subscribe(cast.definition)
+            prescriptions, came = doctor.advertise(cast.definition), list[str]()
+
+            def arrives() -> bool:
+                for row in ROWS:
+                    prescriptions.publish(row)
+                prescriptions.flush()
+                came.extend(one["ward"] for one in wards.some(timeout_s=0.5))
+                return len(came) > len(ROWS)
+
+            wait_until(arrives, "what the clerk may see arrives")
+            assert not names.some(timeout_s=0.1)
