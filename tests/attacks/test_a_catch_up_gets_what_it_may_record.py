@@ -282,8 +282,11 @@ def test_a_stream_that_does_not_begin_at_its_beginning_has_a_hole(town: Town) ->
     for one in (liar, other):
         town.answer(one, again)
     assert (missing(town), town.missed()) == (3, ["UNAVAILABLE-LOG-GAP"])
-    town.answer(other, town.offer(other), 0, 1, 2)
-    town.answer(liar, liar.last(FetchLog))
+    town.only_offer(other)
+    town.net.advance(10)
+    again = other.last(FetchLog)
+    town.answer(liar, again)
+    town.answer(other, again, 0, 1, 2)
     assert missing(town) == 0
 
 

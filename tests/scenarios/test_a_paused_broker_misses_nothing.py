@@ -107,8 +107,8 @@ def network(folder: Path, others: tuple[str, ...], protection: str) -> Iterator[
         yield made
 
 
-def events(first: int, count: int) -> list[dict[str, Any]]:
-    return [{"number": number, "text": "x" * 200} for number in range(first, first + count)]
+def events(first: int, count: int, *, of_bytes: int = 200) -> list[dict[str, Any]]:
+    return [{"number": number, "text": "x" * of_bytes} for number in range(first, first + count)]
 
 
 @pytest.mark.parametrize(
@@ -145,3 +145,55 @@ def test_what_was_published_during_a_pause_arrives_after_the_publisher_has_left(
                 pen.close()
         wait_until(lambda: has_all(100), "what was published during the pause")
         assert {name: one for name, one in found.items() if one != list(range(100))} == {}
+
+
+BURST, OF_BYTES = 2_400, 8_000
+"""More bytes than a broker holds in memory while it asks others for what it missed."""
+
+
+@pytest.mark.parametrize(("others", "protection"), [(OTHERS[:1], "sealed"), (OTHERS, "signed")])
+def test_a_burst_reaches_all_organisations_though_one_was_paused_in_it_and_its_publisher_has_left(
+    tmp_path: Path, others: tuple[str, ...], protection: str
+) -> None:
+    """Live, durable, and durable but away meanwhile: each has what was accepted, once, or is told."""
+    with network(tmp_path, others, protection) as world, ExitStack() as stack:
+        name = f"{world.type}@hospital"
+        clerks = {one: stack.enter_context(world.connect(one, "clerk")) for one in others}
+        live = {one: clerk.subscribe(name, timeout_s=DEADLINE_S) for one, clerk in clerks.items()}
+        durable = {
+            one: clerk.subscribe(name, durable="archive", timeout_s=DEADLINE_S)
+            for one, clerk in clerks.items()
+        }
+        for one in others:
+            with world.connect(one, "clerk") as away:
+                away.subscribe(name, durable="later", timeout_s=DEADLINE_S)
+        read = {(kind, one): [] for kind in ("live", "durable") for one in others}
+
+        def has_all(count: int) -> bool:
+            for one in others:
+                for kind, reader in (("live", live[one]), ("durable", durable[one])):
+                    read[kind, one] += [event["number"] for event in reader.some(timeout_s=0.2)]
+                durable[one].acknowledge()
+            return all(len(set(read["durable", one])) >= count for one in others)
+
+        with world.connect(OWNER, "pen") as pen:
+            publisher = pen.advertise(world.type, timeout_s=DEADLINE_S)
+            publisher.publish_many(events(0, 20))
+            publisher.flush(timeout_s=DEADLINE_S)
+            wait_until(lambda: has_all(20), "what was published before")
+            publisher.publish_many(events(20, BURST // 4, of_bytes=OF_BYTES))
+            with world.paused(others[0]):
+                publisher.publish_many(events(20 + BURST // 4, BURST // 2, of_bytes=OF_BYTES))
+                publisher.flush(timeout_s=DEADLINE_S)
+            publisher.publish_many(events(20 + 3 * BURST // 4, BURST // 4, of_bytes=OF_BYTES))
+            publisher.flush(timeout_s=DEADLINE_S)
+            pen.close()
+        accepted = range(20 + BURST)
+        wait_until(lambda: has_all(len(accepted)), "what was accepted")
+        for one in others:
+            later, found = clerks[one].subscribe(name, durable="later", timeout_s=DEADLINE_S), list[int]()
+            while len(found) < len(accepted) and (some := list(later.some(timeout_s=DEADLINE_S))):
+                found += [event["number"] for event in some]
+                later.acknowledge()
+            assert sorted(found) == sorted(read["durable", one]) == list(accepted), one
+            assert len(set(read["live", one])) == len(read["live", one]), "live, nothing comes twice"
