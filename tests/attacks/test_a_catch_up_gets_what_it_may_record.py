@@ -227,6 +227,7 @@ def test_a_hole_is_kept_and_counted_and_filled_by_whoever_has_it(town: Town) -> 
     other = town.neighbour()
     asked = town.offer(other)
     assert [(one.first, one.last) for one in asked.missing] == [(2, 3)]
+    assert [(one.first, one.last) for one in asked.recorded] == [(0, 1), (4, 4)], "these are not sent again"
     town.answer(other, asked, 2)
     assert missing(town) == 1
     town.net.advance(40)
@@ -541,6 +542,10 @@ def test_a_place_and_the_runs_that_are_known_are_respected_and_long_ago_is_too_l
     first = decode(answer.frames[0])
     run = RecordedRun(first.publisher, first.stream, b"", 0, 1)
     assert plates_in(town.fetch(neighbour, runs=[run])) == ["C"]
+    around = [RecordedRun(first.publisher, first.stream, b"", number, number) for number in (0, 2)]
+    assert plates_in(town.fetch(neighbour, runs=around)) == ["B"], (
+        "of a stream with a hole, what is around it"
+    )
     assert plates_in(town.fetch(neighbour, LogPlace(answer.place.broker, b"o" * 16, 2))) == ["A", "B", "C"]
     for _ in range(4):
         town.net.advance(50)

@@ -270,6 +270,16 @@ class DuplicateMemory:
                 break
         return found
 
+    def older_runs(self, runs_max: int) -> list[tuple[bytes, bytes, bytes, int, int]]:
+        """Return what `newest_runs` leaves out, of the newest streams."""
+        found: list[tuple[bytes, bytes, bytes, int, int]] = []
+        for key, known in reversed(self._streams.items()):
+            older = list(known.ends.items())[-2::-1]
+            found += [(*key, first, end - 1) for first, end in older[: runs_max - len(found)]]
+            if len(found) == runs_max:
+                break
+        return found
+
     def by_stream(self) -> dict[tuple[bytes, bytes], dict[bytes, list[tuple[int, int]]]]:
         """Return where runs begin, and end, exclusive: by publisher and stream, and then by signer."""
         found: dict[tuple[bytes, bytes], dict[bytes, list[tuple[int, int]]]] = {}

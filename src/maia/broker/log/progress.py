@@ -382,7 +382,8 @@ class Progress:
 
     def runs(self) -> list[RecordedRun]:
         """Return what other brokers need not send."""
-        return [RecordedRun(*one) for one in self.recorded.newest_runs(RUNS_SENT)]
+        found = (*self.recorded.older_runs(RUNS_SENT), *self.recorded.newest_runs(RUNS_SENT))
+        return [RecordedRun(*one) for one in found]
 
 
 def identity_of(frame: Recorded) -> tuple[StreamId, int, RowSet]:
@@ -408,12 +409,20 @@ def _known_by(frame: Recorded) -> set[bytes]:
     return {b"", b"" if isinstance(frame, Unblinded) else signer_of(frame)}
 
 
-def is_among(runs: Mapping[tuple[bytes, bytes, bytes], RecordedRun], frame: Recorded) -> bool:
+def runs_by_stream(runs: Iterable[RecordedRun]) -> dict[tuple[bytes, bytes, bytes], list[RecordedRun]]:
+    """Return runs by publisher, stream and signer."""
+    found: dict[tuple[bytes, bytes, bytes], list[RecordedRun]] = {}
+    for run in runs:
+        found.setdefault((run.publisher, run.stream, run.signer), []).append(run)
+    return found
+
+
+def is_among(runs: Mapping[tuple[bytes, bytes, bytes], Collection[RecordedRun]], frame: Recorded) -> bool:
     """Return whether a broker that has these runs, by publisher, stream and signer, has a frame."""
     stream, number, _ = identity_of(frame)
     original = frame.publisher, origin_of(frame), b""
-    found = [runs.get(original), *(runs.get((*stream, signer)) for signer in _known_by(frame))]
-    return any(run is not None and run.first <= number <= run.last for run in found)
+    found = [runs.get(original, ()), *(runs.get((*stream, signer), ()) for signer in _known_by(frame))]
+    return any(run.first <= number <= run.last for some in found for run in some)
 
 
 # ------------------------------------------------------------ across restarts

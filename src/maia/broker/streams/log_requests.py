@@ -25,7 +25,7 @@ from maia.broker.keys.blinded import BlindedIds
 from maia.broker.links.authors import check_signature
 from maia.broker.links.links import OWN_LINK, Link
 from maia.broker.links.transit import Transit, class_of_frame, from_carried
-from maia.broker.log.progress import Asker, FetchRequest, is_among
+from maia.broker.log.progress import Asker, FetchRequest, is_among, runs_by_stream
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
 from maia.broker.refusals import PlainOfSealed, SealedTooWeakly
@@ -248,7 +248,7 @@ class LogRequests:
             return
         work = sum(len(one.data) for one in found.frames) // BYTES_PER_STEP
         self.broker_quota.owe(self.links[asker].peer, turn.now, work)
-        had = {(run.publisher, run.stream, run.signer): run for run in request.message.recorded}
+        had = runs_by_stream(request.message.recorded)
         frames: list[bytes] = []
         size, upto, is_cut = 0, found.upto, False
         # What a publisher's broker, or one that is sent everything, has no more of does not exist.
@@ -486,7 +486,7 @@ def _recorded(logged: Logged) -> Recorded | None:
         return None
 
 
-def _has(had: Mapping[tuple[bytes, bytes, bytes], RecordedRun], frame: Recorded) -> bool:
+def _has(had: Mapping[tuple[bytes, bytes, bytes], Collection[RecordedRun]], frame: Recorded) -> bool:
     """Return whether the asker has a frame."""
     try:
         return is_among(had, frame)
