@@ -272,6 +272,25 @@ def test_a_hole_is_counted_while_others_are_asked_and_what_finds_no_room_is_one(
     assert sorted(town.recorded()) == list(range(12))
 
 
+def test_a_question_that_was_interrupted_goes_on_where_it_was(town: Town) -> None:
+    """A122: a right that pauses each half minute would never see the end of a long log."""
+    source = town.neighbour()
+    town.answer(source, town.offer(source), 0, 5)
+    town.net.advance(3)
+    asked = source.last(FetchLog)
+    assert not asked.places
+    town.answer(source, asked, 1, upto=3)
+    asked = source.last(FetchLog)
+    assert [one.position for one in asked.places] == [3]
+    town.fetched(source, asked, [], upto=6, is_early=True)
+    source.say(LogAnswered(asked.id, is_whole=True))
+    town.net.advance(10)
+    asked = source.last(FetchLog)
+    assert [one.position for one in asked.places] == [3]
+    town.answer(source, asked, 2, 3, 4)
+    assert missing(town) == 0
+
+
 def test_a_stream_that_does_not_begin_at_its_beginning_has_a_hole(town: Town) -> None:
     """A121: what is withheld of a beginning is missed as what is withheld in the middle."""
     liar, other = town.neighbour(), town.neighbour()

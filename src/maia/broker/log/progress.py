@@ -138,6 +138,8 @@ class Progress:
     """The places when nothing was missing: from there on others are asked while something is."""
     asked: dict[bytes, LogPlace] = field(default_factory=dict, repr=False)
     """The places of the round that is under way."""
+    is_interrupted: bool = False
+    """Whether the last round for what is missing came to no end: the next one goes on at its places."""
     settled: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_LIMITS), repr=False)
     """Numbers that are not recorded and not missing: `_REFUSED` here, or given up by their broker's word."""
     told: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_LIMITS), repr=False)

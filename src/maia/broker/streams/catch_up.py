@@ -222,7 +222,8 @@ class CatchUp:
             self._due(progress, seconds_after(now, _RETRY_S if progress.held else EVERY_S))
         else:
             is_missing = self.recording.takes_all(type_id) and any(progress.missing())
-            progress.asked = dict(progress.whole if is_missing else progress.places)
+            if not (is_missing and progress.is_interrupted):
+                progress.asked = dict(progress.whole if is_missing else progress.places)
             progress.round = Round(self._ask(type_id, progress, turn))
             progress.has_news = False
             if is_fresh and (flooding := self.router.flooding) is not None:
@@ -298,6 +299,8 @@ class CatchUp:
         is_silent = bool(progress.places.keys() - places.keys()) or not places or is_awaited
         is_short = under_way.request.is_short
         self._settle(type_id, progress, under_way.request, turn, is_answered=is_answered)
+        # A right that pauses for some seconds again and again would never see the end of a long log.
+        progress.is_interrupted = not is_answered and not under_way.request.is_doubted
         if is_answered:
             is_unrecorded = not under_way.request.is_whole and not is_short
             if progress.is_cut and is_unrecorded and not progress.has_hole:
