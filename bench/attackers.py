@@ -158,7 +158,7 @@ class Attacker:
     def _as_broker(self, key: SigningKey, source: str, messages: Sequence[Message]) -> None:
         with closing(self._dialled(key, source)) as link:
             self._heard(link, Greeting)
-            right = certificate_to_bytes(self.world.connect_right(key.principal))
+            right = certificate_to_bytes(self.world.broker_right(key.principal))
             address = f"{source}:9"
             self._say(link, Hello(PROTOCOL_VERSION, self.network, [right], os.urandom(16), address))
             self._heard(link, Welcome)

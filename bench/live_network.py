@@ -51,9 +51,10 @@ from maia.credentials import (
     exact_name,
     issue,
 )
+from maia.credentials.brokers import AS_BROKER
 from maia.events import Attribute, AttributeUid, Instant, Kind, Value, attribute_uid, frame_of
 from maia.expressions import parse_rule
-from maia.keystore.key_files import create_key_file
+from maia.keystore.key_files import create_key_file, process_key
 from maia.net.tls import dialling_context
 from maia.predicates import ALWAYS, Predicate, parse_predicate
 from maia.types import TypeDefinition, VerifiedType, definition_to_bytes, sign_definition, verify_definition
@@ -152,6 +153,11 @@ class World:
         authority = Authority(pattern, frozenset({Action.CONNECT, Action.SERVE}))
         return self._issued(subject, authority, may_delegate=may_delegate)
 
+    def broker_right(self, subject: Principal) -> SignedCertificate:
+        """Return the certificate by which the owner makes somebody its broker."""
+        pattern = NetworkPattern(self.owner.principal, exact_name(self.network.name))
+        return self._issued(subject, Authority(pattern, AS_BROKER | {Action.SERVE}), may_delegate=False)
+
     def type_right(
         self,
         subject: Principal,
@@ -239,14 +245,23 @@ def broker_process(
 
 def _broker_config(world: World, key: SigningKey, folder: Path, settings: dict[str, object]) -> Path:
     create_key_file(folder / "broker.key", key)
-    several = settings.get("processes", 1) != 1  # to its processes it passes its right on
-    right = certificate_to_text(world.connect_right(key.principal, may_delegate=several))
-    (folder / "connect.cert").write_text(right, encoding="utf-8")
+    rights = [world.broker_right(key.principal)]
+    processes = settings.get("processes", 1)
+    if isinstance(processes, int) and processes > 1:  # each is a broker, with a key of its own
+        rights.append(world.connect_right(key.principal, may_delegate=True))
+        for number in range(1, processes + 1):
+            path = process_key(folder / str(settings["data"]), number)
+            path.parent.mkdir(mode=0o700, parents=True)
+            create_key_file(path, own := world.key(f"{key.principal} process {number}"))
+            rights.append(world.broker_right(own.principal))
+    (folder / "certs").mkdir()
+    for number, right in enumerate(rights):
+        (folder / "certs" / f"{number}.cert").write_text(certificate_to_text(right), encoding="utf-8")
     said: dict[str, object] = {
         "key": "broker.key",
         "network": world.network.name,
         "coordinator": str(world.owner.principal),
-        "credentials": ["connect.cert"],
+        "credentials": ["certs"],
         "listen": "127.0.0.1:0",
         "status": "off",
         "log_level": "error",

@@ -82,7 +82,7 @@ def _config(
     world: World, folder: Path, key: SigningKey, settings: dict[str, object], *, has_data: bool
 ) -> Path:
     create_key_file(folder / "own.key", key)
-    rights = [world.connect_right(key.principal)]
+    rights = [(world.connect_right if has_data else world.broker_right)(key.principal)]
     if not has_data:
         rights += [world.type_right(key.principal, action) for action in (Action.PUBLISH, Action.SUBSCRIBE)]
     for number, right in enumerate(rights):

@@ -8,7 +8,7 @@ what it may not see is found in the hospital's processes alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from uuid import uuid4
@@ -18,6 +18,7 @@ import pytest
 import maia
 from maia.client.api.blocking_client import BlockingSubscription
 from maia.testing import wait_until
+from support.process_memory import memory_of
 from support.processes import maia as command
 from support.processes import running_maia
 
@@ -37,21 +38,6 @@ class Place:
         for some in chain(memory_of(self.pids[org]), files):
             found |= {secret for secret in secrets if secret.encode() in some}
         return found
-
-
-def memory_of(pid: int) -> Iterator[bytes]:
-    """Yield all memory that a process can write to, stretch by stretch."""
-    try:
-        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-                where, rights, *_ = line.split()
-                first, last = (int(one, 16) for one in where.split("-"))
-                if rights.startswith("rw"):
-                    with suppress(OSError):  # a page of the kernel's own
-                        memory.seek(first)
-                        yield memory.read(last - first)
-    except PermissionError:
-        pytest.skip("this system lets no process read the memory of its children")
 
 
 @pytest.fixture(scope="module")

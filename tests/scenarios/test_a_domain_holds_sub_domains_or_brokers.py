@@ -114,6 +114,11 @@ def test_rights_go_down_two_domains_to_a_broker(home: Path) -> None:
         found = json.loads(done(home, *words, "--action", action, *about, "--json").stdout)
         assert (len(found["certificates"]), found["may_delegate"]) == (3, False)
     (home / "broker.toml").write_text(config("broker").replace("pito.pub", "owner.pub"))
+    refused = maia("broker", "-c", "broker.toml", "--check", cwd=home)
+    assert (refused.returncode, "REFUSED-NOT-A-BROKER" in refused.stderr) == (2, True), "no role makes one"
+    words = ("--subject", "broker.pub", "--owner", "owner.pub", "--network", NETWORK, "--days", 2)
+    made = ("--action", "connect", "--action", "broker", "-o", "broker-certs/broker.cert")
+    done(home, "cert", "issue", "-k", "payroll.key", *words, *made)
     done(home, "broker", "-c", "broker.toml", "--check")
 
 

@@ -207,7 +207,7 @@ class Broker:
             turn.effects += effects
             if isinstance(message, Bye):
                 peer, role, code = str(link.peer), link.role.value, message.code
-                turn.note("bye", link=link.id, peer=peer, role=role, code=code)
+                turn.note("bye", link=link.id, peer=peer, role=role, code=code, why=message.message)
                 turn.add(Close(link.id, code))
                 self._parts.closing.forget_link(link, turn, f"it says: {message.message} [{code}]")
             elif isinstance(message, Established):

@@ -21,6 +21,7 @@ __all__ = [
     "KeysAwaited",
     "LogFull",
     "NoKeys",
+    "NotABroker",
     "NotVouchedFor",
     "PeerSilent",
     "PublishedTooLongAgo",
@@ -80,6 +81,19 @@ class CutOff(Unavailable):
     """This broker has no link to any other broker of its network, and should have one."""
 
     code = "UNAVAILABLE-CUT-OFF"
+
+
+class NotABroker(Refusal):
+    """A peer would be a broker, and no organisation has said that its key is one."""
+
+    code = "REFUSED-NOT-A-BROKER"
+
+    def __init__(self) -> None:
+        """Say what to do."""
+        super().__init__(
+            "no organisation has made this key its broker: `maia up` and `maia broker add NAME` do that, and "
+            "never for an organisation's own key; without it, a key may connect as a client"
+        )
 
 
 class LogFull(Unavailable):

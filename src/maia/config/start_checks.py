@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from maia.config.settings import BadConfig, ServerConfig
-from maia.credentials import Action, NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
+from maia.credentials import (
+    Action,
+    AuthorisationCertificate,
+    NetworkName,
+    SignedCertificate,
+    SigningKey,
+    VerifiedConstitution,
+)
+from maia.credentials.brokers import as_broker, made_by
 from maia.errors import MaiaError
 from maia.events import Instant
 from maia.policy import NO_FACTS, Audience, Denial, Request, decide, gather_evidence
@@ -59,6 +67,30 @@ def right_to_connect(
             f"do not let `{key.principal}` connect to `{network.name}`: {why} [{decision.code}]",
         )
     return decision.until
+
+
+def right_as_broker(
+    config: ServerConfig,
+    key: SigningKey,
+    network: NetworkName,
+    credentials: tuple[SignedCertificate, ...],
+    now: Instant,
+    constitutions: tuple[VerifiedConstitution, ...] = (),
+) -> Instant | None:
+    """Ask the kernel what every other broker will ask: has an organisation made this key its broker (C18)?"""
+    if made_by(key.principal, chains := as_broker(credentials, key.principal)):
+        return right_to_connect(config, key, network, chains, now, constitutions)
+    right_to_connect(config, key, network, credentials, now, constitutions)  # it may not be here at all
+    is_root = key.principal == network.owner or any(
+        isinstance(one.certificate, AuthorisationCertificate) and one.certificate.issuer == key.principal
+        for one in credentials
+    )
+    why = "an organisation's own key makes brokers, and is none" if is_root else "no organisation has done so"
+    raise config.wrong(
+        "credentials",
+        f"do not make `{key.principal}` a broker of `{network.name}`: {why}; `maia up` and "
+        "`maia broker add NAME` make a key and its certificate [REFUSED-NOT-A-BROKER]",
+    )
 
 
 def check_folder(config: _Configured, name: str, folder: Path) -> None:

@@ -7,7 +7,7 @@ connect, to serve or to publish (C18). An organisation's own key makes brokers, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from maia.credentials.authority import Action
@@ -18,17 +18,25 @@ AS_BROKER: Final = frozenset({Action.CONNECT, Action.BROKER})
 """What a certificate says by which a broker connects."""
 
 
-def as_broker(pool: Iterable[SignedCertificate], broker: Principal) -> tuple[SignedCertificate, ...]:
+def as_broker(
+    pool: Iterable[SignedCertificate],
+    broker: Principal,
+    counts: Callable[[Principal], bool] = lambda _: True,
+) -> tuple[SignedCertificate, ...]:
     """Return the certificates that may lead to a key as a broker: of those to itself, what makes it one.
 
-    A chain to it among these ends in the word of an organisation that it is its broker. What it has
-    issued itself is left out: whoever lets others connect is an organisation, and no chain of its own.
+    A chain to it among these ends in the word of an organisation that it is its broker, of one that
+    `counts`. What it has issued itself is left out: whoever lets others connect is an organisation, and
+    no chain of its own.
     """
     return tuple(
         one
         for one in pool
         if one.certificate.issuer != broker
-        and (makes_broker(one) or not _means(one.certificate.subject, broker))
+        and (
+            (makes_broker(one) and counts(one.certificate.issuer))
+            or not _means(one.certificate.subject, broker)
+        )
     )
 
 

@@ -405,7 +405,7 @@ class MeshRouter:
         principal, budget = principal_from_bytes(origin), authoriser.budget_of_message()
         pool = authoriser.pool_of_stranger(part.credentials, budget)
         authoriser.expect(principal, Action.CONNECT, self.own.settings.network, pool, at, budget)
-        connect = authoriser.decide_connect(principal, pool, at, budget=budget)
+        connect, _ = authoriser.decide_broker(principal, pool, at, (), budget=budget)
         self.statements.dependencies.note(MESH_ACCOUNT, connect.watched)
         self._connects[origin] = (shown, connect)
 

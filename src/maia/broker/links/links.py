@@ -192,6 +192,8 @@ class Link(Session):
     has_shown_identity: bool = False
     """Whether the peer has shown an identity statement in the handshake, good or bad."""
     connect: Authorisation | None = None
+    is_foreign: bool = True
+    """Whether it is another organisation that has made the peer a broker."""
     remote: str | None = None
     """Where the peer has dialled from, without the port: conditions may ask for it."""
     advertisements: dict[int, Advertisement] = field(default_factory=dict)

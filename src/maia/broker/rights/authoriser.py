@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import structs
 
 from maia.bounded_map import BoundedMap
+from maia.broker.refusals import NotABroker
 from maia.broker.rights.authorisation import (
     NOTHING_KNOWN,
     RATE_FACTS,
@@ -48,6 +49,7 @@ from maia.credentials import (
     find_chains,
     steady_period,
 )
+from maia.credentials.brokers import as_broker, made_by
 from maia.credentials.chains.discovery import read_from_owner
 from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import BrokenCredential
@@ -115,6 +117,7 @@ class Authoriser:
         "_at_hand",
         "_certificates",
         "_found",
+        "_own",
         "_pools",
         "_rates",
         "_read_last",
@@ -145,6 +148,7 @@ class Authoriser:
         self._found = ChainCache(entries_max=_POOLS_MAX, bytes_max=_POOL_BYTES_MAX)
         self._refused = ChainCache(entries_max=_REFUSED_MAX, bytes_max=_REFUSED_BYTES_MAX)
         self._terms: BoundedMap[TermsKey, Terms] = BoundedMap(_TERMS_MAX)
+        self._own: tuple[tuple[SignedCertificate, ...], Authorisation] | None = None
         self.epoch = 0
         """Grows when all evidence may have changed; a right of another epoch is decided anew."""
         self.decisions = 0
@@ -492,9 +496,55 @@ class Authoriser:
         request = Request(principal, Action.CONNECT, self._settings.network)
         return self.decide(request, pool, now, around, vouched, budget)
 
+    def decide_broker(
+        self,
+        broker: Principal,
+        pool: tuple[SignedCertificate, ...],
+        now: Instant,
+        inside: Collection[Principal],
+        around: Circumstances = NOTHING_KNOWN,
+        budget: Budget | None = None,
+    ) -> tuple[Authorisation, bool]:
+        """Return the right of a key to be part of this network as a broker, and whether it is one of ours.
+
+        It is by the word of those in `inside` alone: the right of one of ours rests on nothing else, so
+        that it never holds on by the word of another organisation (C18).
+        """
+        anybody = as_broker(pool, broker)
+        makers = made_by(broker, anybody)
+        if not makers:
+            self.decide_connect(broker, pool, now, around, budget=budget)  # it may not be here at all
+            raise NotABroker
+        if not makers.isdisjoint(inside):
+            ours = as_broker(pool, broker, inside.__contains__)
+            try:
+                return self.decide_connect(broker, ours, now, around, budget=budget), True
+            except PolicyRefusal:
+                if makers.issubset(inside):
+                    raise
+        return self.decide_connect(broker, anybody, now, around, budget=budget), False
+
+    def makers(
+        self, broker: Principal, held: tuple[SignedCertificate, ...], now: Instant
+    ) -> frozenset[Principal]:
+        """Return the organisations whose broker this one is, by its own certificates; none if it is nobody's.
+
+        Whether a statement on them is at hand says nothing about whose broker it is.
+        """
+        known = self._own
+        if known is None or known[0] is not held or not known[1].stable.contains(now):
+            request = Request(broker, Action.CONNECT, self._settings.network)
+            try:
+                known = held, self.decide_then(request, as_broker(held, broker), now)
+            except PolicyRefusal:
+                return frozenset()
+            self._own = known
+        return made_by(broker, known[1].used)
+
     def adopt(self, constitutions: tuple[VerifiedConstitution, ...]) -> None:
         """Ask these constitutions from now on who speaks for a quorum."""
         self._settings = replace(self._settings, constitutions=constitutions)
+        self._own = None
 
     def evidence_changed(self) -> None:
         """Begin a new epoch: every right is decided anew when it is next asked about."""

@@ -51,7 +51,7 @@ from maia.config.settings import (
     settings_files,
     settings_of,
 )
-from maia.config.start_checks import check_folder, opened, right_to_connect
+from maia.config.start_checks import check_folder, opened, right_as_broker, right_to_connect
 from maia.config.type_folder import TypeFolder
 from maia.credentials import (
     Action,
@@ -305,7 +305,9 @@ def prepare(config: BrokerConfig, *, now: Instant, open_key: Callable[[Path], Si
     shown = (*config.credentials, *remembered_in(config.data))
     quorums = opened(config, "credentials", lambda: read_quorums(shown))
     bounds = opened(config, "bounds", lambda: read_bounds(config.bounds))
-    until = right_to_connect(config, key, network, credentials, now, constitutions_of(quorums))
+    # Of several processes each is a broker, with a key of its own; this one starts them.
+    right = right_as_broker if config.processes == 1 else right_to_connect
+    until = right(config, key, network, credentials, now, constitutions_of(quorums))
     definitions: tuple[SignedDefinition, ...] = ()
     broken: Mapping[Path, MaiaError] = {}
     if config.types is not None:

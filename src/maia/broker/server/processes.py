@@ -34,7 +34,7 @@ from maia.clock import system_now
 from maia.config.constitutions import constitutions_of
 from maia.config.input_files import read_certificates
 from maia.config.settings import settings_changed
-from maia.config.start_checks import check_folder, right_to_connect
+from maia.config.start_checks import check_folder, right_as_broker
 from maia.credentials import (
     AuthorisationCertificate,
     Authority,
@@ -187,19 +187,9 @@ def _pass_on(prepared: PreparedBroker, held: tuple[SignedCertificate, ...], part
             given = AuthorisationCertificate(key.principal, part.key.principal, False, authority, lasts)
             passed[f"{one.id.hex()[:24]}.cert"] = issue(given, key)
     config, now = prepared.config, system_now()
-    try:
-        right_to_connect(
-            config,
-            part.key,
-            prepared.network,
-            (*held, *passed.values()),
-            now,
-            constitutions_of(prepared.quorums),
-        )
-    except MaiaError as problem:
-        reason = "need a right to connect that this broker may pass on (`maia cert issue --may-delegate`): "
-        reason += problem.message
-        raise config.wrong("processes", reason) from problem
+    right_as_broker(
+        config, part.key, prepared.network, (*held, *passed.values()), now, constitutions_of(prepared.quorums)
+    )
     check_folder(config, "data", folder)
     for name, signed in passed.items():
         if not (folder / name).exists():

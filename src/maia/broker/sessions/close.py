@@ -18,7 +18,7 @@ from maia.broker.interests.named_rights import NamedRights
 from maia.broker.interests.route_sync import RouteSyncs
 from maia.broker.interests.router import Router
 from maia.broker.interests.routes import Routes
-from maia.broker.links.links import Link, Stage, ask_to_look_at_link, next_look_at_right_to_connect
+from maia.broker.links.links import Link, Role, Stage, ask_to_look_at_link, next_look_at_right_to_connect
 from maia.broker.links.pending import CONNECTING, Answers, Pending
 from maia.broker.log.recording import Recording
 from maia.broker.rights.authorisation import Authorisation
@@ -169,7 +169,7 @@ class Connections:
 
     def show_more(self, link: Link, turn: Turn) -> None:
         """Decide the right with all that was shown: of what came with the hello, some was not read (A87)."""
-        if link.connect is not None:
+        if link.connect is not None and link.role is Role.CLIENT:
             try:
                 shown = self.authoriser.pool(link.shown)
                 self._hold(link, self.authoriser.left_of(link.connect, shown, turn.now))

@@ -33,7 +33,6 @@ from maia.broker.sessions.identities import (
     session_limits,
 )
 from maia.broker.sessions.revocation import Revocation
-from maia.broker.streams.borders import domains_of
 from maia.broker.streams.catch_up import CatchUp
 from maia.broker.timers import TimerWheel
 from maia.broker.turn import Turn
@@ -41,7 +40,7 @@ from maia.credentials import Action
 from maia.credentials.encoding.certificates import pack
 from maia.errors import ProtocolViolation, Unavailable
 from maia.events import Instant, seconds_after
-from maia.policy import GrantStale, PolicyRefusal, Request
+from maia.policy import GrantStale, Request
 from maia.sessions.admission import Places, RequestQuota
 from maia.sessions.challenges import Checked
 from maia.sessions.session import Endpoint, statements_for
@@ -139,19 +138,27 @@ class BrokerSessions(Endpoint[Link]):
         pool = authoriser.pool_of_stranger(link.shown, budget)
         authoriser.expect(link.peer, Action.CONNECT, self.own.settings.network, pool, now, budget)
         self.revocation.receive_held(link, self.turn)
+        role = Role.CLIENT if link.address is None else Role.BROKER
+        if role is Role.BROKER and link.peer == self.own.principal:
+            raise ProtocolViolation("PROTOCOL-OUT-OF-TURN", "a broker does not connect to itself")
         try:
-            link.connect = authoriser.decide_connect(
-                link.peer, pool, now, link.circumstances, vouched, budget
-            )
+            if role is Role.BROKER:
+                ours = authoriser.makers(self.own.principal, self.own.settings.credentials, now)
+                link.connect, is_inside = authoriser.decide_broker(
+                    link.peer, pool, now, ours, link.circumstances, budget
+                )
+                link.is_foreign = not is_inside
+            else:
+                link.connect = authoriser.decide_connect(
+                    link.peer, pool, now, link.circumstances, vouched, budget
+                )
         except GrantStale as problem:
             raise Unavailable("UNAVAILABLE-STATEMENT-AWAITED", problem.message) from problem
+        link.role = role
         self.statements.dependencies.note(link.id, link.connect.watched)
         for signed in link.connect.used:
             if signed.certificate.subject == link.peer:  # what leads to others too stays at hand
                 pack(signed)
-        link.role = Role.CLIENT if link.address is None else Role.BROKER
-        if link.role is Role.BROKER and link.peer == self.own.principal:
-            raise ProtocolViolation("PROTOCOL-OUT-OF-TURN", "a broker does not connect to itself")
         if link.role is not Role.BROKER:
             return []
         if link.dialled is None:  # who was dialled shows its statement with its welcome
@@ -200,7 +207,7 @@ class BrokerSessions(Endpoint[Link]):
         turn.note("connected", link=link.id, peer=peer, role=role, address=link.address)
         if link.role is not Role.BROKER:
             return
-        if self._is_foreign(link, turn.now):
+        if link.is_foreign:
             self.routes.foreign.add(link.id)
             if not self.own.settings.open_borders:
                 self.routes.borders.add(link.id)
@@ -220,14 +227,3 @@ class BrokerSessions(Endpoint[Link]):
             )
         # A new connection pays no debts: a broker that was cut off for the work it caused waits for the rest.
         read_later(self.broker_quota, link, turn)
-
-    def _is_foreign(self, link: Link, now: Instant) -> bool:
-        """Return whether a broker holds its right to connect by another domain than this one."""
-        own = self.own
-        try:
-            # Whether a statement on it is at hand says nothing about whose broker this is.
-            request = Request(own.principal, Action.CONNECT, own.settings.network)
-            ours = self.authoriser.decide_then(request, own.settings.credentials, now)
-        except PolicyRefusal:
-            return True  # it is not known where this broker is, so nothing but views leaves it
-        return link.connect is None or domains_of(ours).isdisjoint(domains_of(link.connect))

@@ -29,7 +29,7 @@ from maia.broker.sessions.entries import Entries
 from maia.broker.sessions.revocation import Revocation
 from maia.broker.turn import Turn
 from maia.credentials import SignedCertificate, VerifiedConstitution
-from maia.errors import BrokenCredential
+from maia.errors import BrokenCredential, Unavailable
 from maia.wire.effects import LinkId
 
 
@@ -71,13 +71,26 @@ class OwnRights:
         changed = before ^ {one.id for one in certificates}
         if not changed:
             return
+        makers = self.authoriser.makers(self.own.principal, self.own.settings.credentials, turn.now)
         self.own.settings = replace(self.own.settings, credentials=certificates)
+        if makers != self.authoriser.makers(self.own.principal, certificates, turn.now):
+            self._meet_brokers_again(turn)
         self.own.shown[:] = shown_to_every_peer(certificates)
         self.keys.hold(certificates, turn)
         self.revocation.meet_own_certificates()
         self.interests.recheck_own_interests(turn, is_touched=True)  # also by one that was taken away
         turn.note("own-certificates", new=len(changed - before), held=len(certificates))
         turn.count("maia_own_certificates_changed_total")
+
+    def _meet_brokers_again(self, turn: Turn) -> None:
+        """Part from all brokers: who is inside, and who is beyond a border, is another question now."""
+        for link in list(self.links.values()):
+            if link.role is Role.BROKER:
+                self.connections.closing.close_link(
+                    link,
+                    Unavailable("UNAVAILABLE-BROKER-OF-ANOTHER", "this broker is another organisation's now"),
+                    turn,
+                )
 
     def adopt_constitutions(self, constitutions: tuple[VerifiedConstitution, ...], turn: Turn) -> None:
         """Ask these constitutions from now on: what rested on a member that was replaced ends at once."""

@@ -1,7 +1,7 @@
 """What of an event leaves its domain, and for whom?
 
-A *border* is a link to a broker of another domain: one that holds its right to connect by another
-domain's word. Events do not cross it, views do. The interests that came over the link say,
+A *border* is a link to a broker of another domain: one that another organisation has made its broker
+(`credentials/brokers.py`). Events do not cross it, views do. The interests that came over the link say,
 with their proofs, which classes of subscribers are behind it; of each frame every class is sent what it
 sees, in a frame of its own that is marked with the class and is routed to this class alone. So a foreign
 broker never holds a row, an attribute or a value that no subscriber behind it may see (A103,
@@ -27,17 +27,9 @@ from maia.broker.interests.routes import Routes
 from maia.broker.keys.keys import SealingKeys
 from maia.broker.links.transit import Transit, author_of_part, without_proof
 from maia.broker.own import Own
-from maia.broker.rights.authorisation import Authorisation
 from maia.broker.timers import ClosePeriods, TimerWheel
 from maia.broker.turn import Turn
-from maia.credentials import (
-    AllAttributes,
-    AuthorisationCertificate,
-    LocalName,
-    NameCertificate,
-    Subject,
-    Threshold,
-)
+from maia.credentials import AllAttributes
 from maia.errors import MaiaError
 from maia.events import AttributeUid, Column, Event, Frame, Instant, Kinds, is_of_event
 from maia.expressions.meaning import TransformationKeys
@@ -57,30 +49,6 @@ from maia.wire.messages import Column as WireColumn
 
 _STREAM_BYTES: Final = 16
 _VIEWS_REMEMBERED: Final = 4096
-
-
-def domains_of(right: Authorisation) -> frozenset[object]:
-    """Return the domains that gave a broker its right to connect.
-
-    An organisation may have invited another one into the network, which gives the right to its own brokers.
-    """
-    certificates = [signed.certificate for signed in right.used]
-    links = [one for one in certificates if isinstance(one, AuthorisationCertificate)]
-    names = [one for one in certificates if isinstance(one, NameCertificate)]
-    givers = {one.issuer for one in links}
-    return frozenset(one.issuer for one in links if givers.isdisjoint(_meant(one.subject, names)))
-
-
-def _meant(subject: Subject, names: Sequence[NameCertificate]) -> Iterator[Subject]:
-    match subject:
-        case Threshold():
-            for member in subject.members:
-                yield from _meant(member, names)
-        case LocalName():
-            first = subject.space, subject.names[0]
-            yield from (one.subject for one in names if (one.issuer, one.name) == first)
-        case _:
-            yield subject
 
 
 @dataclass(slots=True, eq=False)
