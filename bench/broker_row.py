@@ -137,7 +137,10 @@ class Row:
         settings = BrokerSettings(
             network=world.network,
             address=self._addresses[number],
-            credentials=self._rights(key, Action.PUBLISH, Action.SUBSCRIBE),
+            credentials=(
+                world.broker_right(key.principal),
+                *self._rights(key, Action.PUBLISH, Action.SUBSCRIBE),
+            ),
             seeds=(self._addresses[number - 1],) if number else (),
             lease_s=86_400,
             share_plaintext=share_plaintext,

@@ -23,7 +23,7 @@ from maia.wire.codec import decode
 from maia.wire.columns import columns_to_frame
 from support.event_log import draws
 from support.governed import governed
-from support.killed_broker import RECORDS, Camera
+from support.killed_broker import RECORDS, Camera, recorder_of
 from support.numberplate import NUMBERPLATE, tell_numberplate_story
 from support.processes import forked
 
@@ -59,7 +59,9 @@ def recorded(home: Path) -> list[str]:
 def test_what_was_acknowledged_is_in_the_log_and_the_table_exactly_once(spark, processes):
     """A81: kill -9 while frames are received, made safe, answered, rolled and joined."""
     random = draws(KILLS)
-    broker = processes.broker("CCS", credentials=processes.cast.certificates, more=RECORDS)
+    broker = processes.broker(
+        "CCS broker", credentials=recorder_of(processes.cast, "CCS broker"), more=RECORDS
+    )
     camera, home = Camera(processes, broker), broker.folder
     camera.start()
     for _ in range(KILLS):

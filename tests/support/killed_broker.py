@@ -6,11 +6,18 @@ import threading
 import time
 
 from maia.clock import system_now
-from maia.testing import Processes, Server
+from maia.credentials import Action, SignedCertificate
+from maia.testing import Cast, Processes, Server
 from support.numberplate import CAMERA
 
 RECORDS = '[log]\nfolder = "log"\ntypes = ["*"]\nroll_s = 1'
 """What a recording broker has in its configuration."""
+
+
+def recorder_of(cast: Cast, who: str) -> list[SignedCertificate]:
+    """Return what a broker of the owner's shows, which records the type and serves it."""
+    key, own = cast.identity(who)
+    return [*cast.certificates, *own, cast.right(key, Action.SUBSCRIBE, Action.PUBLISH)]
 
 
 class Camera(threading.Thread):

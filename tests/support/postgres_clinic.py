@@ -100,7 +100,7 @@ class Clinic:
     def add_broker(self, who: str) -> None:
         """Have another broker of the organisation, which members connect to; the connector has both."""
         assert command("key", "new", f"{who}.key", cwd=self.home).returncode == 0
-        lets_connect(self.home, who)
+        lets_connect(self.home, who, brokers=(who,))
         let_broker(self.home, who)
         (port,) = free_ports(1)
         log = f'join = "{self.broker_address}"\n[log]\nfolder = "{who}-log"\n'

@@ -10,10 +10,13 @@ from maia.client.api.blocking_client import BlockingSubscription
 from maia.clock import system_now
 from maia.events import Instant
 from maia.testing import Processes
+from support.killed_broker import recorder_of
 from support.numberplate import CAMERA, tell_numberplate_story
 from support.processes import forked
 
 __all__ = ["CAMERA", "SparkCity", "sighting", "spark_city", "taken"]
+
+BROKER = "CCS broker"
 
 
 class SparkCity(Processes):
@@ -22,7 +25,7 @@ class SparkCity(Processes):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, tell_numberplate_story(b"for spark", now=system_now()), start=forked)
         records = '[log]\nfolder = "log"\ntypes = ["*"]'
-        self.server = self.broker("CCS", credentials=self.cast.certificates, more=records)
+        self.server = self.broker(BROKER, credentials=recorder_of(self.cast, BROKER), more=records)
 
     @property
     def address(self) -> str:

@@ -127,9 +127,14 @@ class PostgresSource(RowSource):
                 connection.read_only = True
                 connection.execute(f"SET LOCAL statement_timeout = {int(self.timeout_s * 1000)}")
                 # A cursor of the server's hands out a bounded number of rows, however many there are.
-                with connection.cursor("maia_facts") as cursor:
+                cursor = connection.cursor("maia_facts")
+                try:
                     cursor.execute(self.query.encode(), self.parameters or None)
                     return list(cursor.fetchmany(ROWS_MAX + 1))
+                finally:
+                    with suppress(psycopg.Error):
+                        cursor.close()
+                    cursor.close()  # where the server went meanwhile, the first attempt has noticed it
         except (psycopg.Error, OSError) as problem:
             # The address can hold a password, so only the kind of the problem is shown.
             raise Unavailable(
