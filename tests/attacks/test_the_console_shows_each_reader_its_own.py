@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from html.parser import HTMLParser
 
@@ -194,11 +193,11 @@ def _status(browser: httpx.Client, address: str) -> int:
 def test_a_page_that_changes_by_itself_ends_with_the_right_to_read_it(hospital: Hospital) -> None:
     """A102: a stream that was opened in time goes on after the right has ended."""
     auditor = hospital.signed_in("auditor")
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(lambda: auditor.get("/network/events").text)
+    with auditor.stream("GET", "/network/events", timeout=60) as stream:
+        assert stream.status_code == 200
         certificate = hospital.made.folder / "auditor.maia" / "certs" / "network.cert"
         hospital.made.revoke(certificate, reason=SCRIPT)
-        ended = reading.result(timeout=60)
+        ended = stream.read().decode()
     assert "event: ended" in ended
     assert "CONSOLE-NOT-ALLOWED" in ended
     for address in ("/network", "/network.json", "/network/events"):

@@ -34,7 +34,7 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One network with a sealed type: a key server, a broker with a right to it, and one without."""
     folder = tmp_path_factory.mktemp("city")
     make_keys(folder, "keys", "broker", "outsider", "camera", "reader")
-    lets_connect(folder, "keys", "broker", "outsider", "camera", "reader")
+    lets_connect(folder, "keys", "broker", "outsider", "camera", "reader", brokers=("broker", "outsider"))
     defined = maia(
         "type", "define", "-k", "pito.key", "--name", "LabResult", "-a", "plate:string", "--sealing",
         "attribute", "--keys", "keys.pub", "-o", "lab.type", cwd=folder,

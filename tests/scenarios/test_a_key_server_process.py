@@ -33,7 +33,7 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One network with a key server and a broker, as files."""
     folder = tmp_path_factory.mktemp("city")
     make_keys(folder, "keys", "broker")
-    lets_connect(folder, "keys", "broker")
+    lets_connect(folder, "keys", "broker", days=2)
     defined = maia(
         "type", "define", "-k", "pito.key", "--name", "Numberplate", "-a", "plate:string", "-a",
         "place:string", "--sealing", "attribute", "--keys", "keys.pub", "-o", "np.type", cwd=folder,

@@ -150,7 +150,7 @@ def test_brokers_that_route_in_different_ways_part_and_say_why():
     settings = BrokerSettings(
         network=city.cast.network,
         address="10.0.1.1:7400",
-        credentials=city.connects("Met", "mistaken"),
+        credentials=(*city.connects("Met"), city.cast.broker_right(city.key("mistaken"), by="Met")),
         seeds=(city.addresses[0],),
     )
     city.network.add_broker("mistaken", city.key("mistaken"), settings)

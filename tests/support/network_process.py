@@ -54,9 +54,9 @@ def issue(
     assert issued.returncode == 0, issued.stderr
 
 
-def lets_connect(home: Path, *people: str, brokers: Collection[str] = ("broker",)) -> None:
-    """Let people be part of the network, by certificates of long ago that end in ninety days."""
-    end = (datetime.now(UTC) + timedelta(days=90)).strftime("%Y-%m-%dT%H:%M:%SZ")
+def lets_connect(home: Path, *people: str, brokers: Collection[str] = ("broker",), days: int = 90) -> None:
+    """Let people be part of the network, by certificates of long ago that end in so many days."""
+    end = (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
     period = ("--not-before", "2020-01-01T00:00:00Z", "--not-after", end)
     for who in people:
         (home / f"{who}-certs").mkdir()

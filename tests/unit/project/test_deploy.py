@@ -44,7 +44,7 @@ def check_command(words: list[str]) -> None:
     """Fail unless the command exists, and has these options."""
     found = typer.main.get_command(commands_for(words))
     left = list(words)
-    while hasattr(found, "commands"):
+    while hasattr(found, "commands") and not left[0].startswith("-"):
         found = found.commands[left.pop(0)]
     known = {flag for one in found.params for flag in one.opts}
     assert {one for one in left if one.startswith("-")} <= known
