@@ -26,7 +26,7 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One network with one broker and one reader, as files."""
     folder = tmp_path_factory.mktemp("city")
     make_keys(folder, "broker", "reader", "stranger")
-    lets_connect(folder, "broker", "reader")
+    lets_connect(folder, "broker", "reader", days=2)
     attributes = ("-a", "numberplate:string", "-a", "location:string")
     maia(
         "type", "define", "-k", "pito.key", "--name", "Numberplate", *attributes, "-o", "np.type", cwd=folder

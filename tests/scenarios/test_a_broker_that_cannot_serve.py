@@ -206,7 +206,8 @@ def test_a_broker_that_should_have_a_link_to_the_network_and_has_none_warns(home
 
 def test_a_broker_and_a_client_that_are_refused_say_so_and_why(home: Path) -> None:
     """The broker at `join` is of another network; the client has no certificate to connect."""
-    issue(home, "outsider", "connect", "--owner", "pito.pub", "--network", "Elsewhere", name="elsewhere")
+    about = ("--action", "broker", "--owner", "pito.pub", "--network", "Elsewhere")
+    issue(home, "outsider", "connect", *about, name="elsewhere")
     other_network = config("outsider").replace(NETWORK, "Elsewhere")
     with (
         node(home, "elsewhere", "outsider", other_network, "broker") as other,

@@ -7,7 +7,8 @@ not what it should be is named in the error. Nothing is verified here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, cast
@@ -33,6 +34,7 @@ __all__ = [
     "read_owner",
     "read_principal",
     "read_text",
+    "readable_in",
 ]
 
 _Read = TypeVar("_Read")
@@ -134,6 +136,15 @@ def read_certificates(paths: Iterable[Path]) -> list[SignedCertificate]:
 
     files = files_in((one for one in paths if one.suffix != QUORUM_SUFFIX), ".cert")
     return [_named(file, certificate_from_text, "a certificate") for file in files]
+
+
+def readable_in(folders: Sequence[Path]) -> list[SignedCertificate]:
+    """Return the certificates in folders, without files that cannot be read, which others report."""
+    found: list[SignedCertificate] = []
+    for file in sorted(one for folder in folders for one in folder.glob("*.cert")):
+        with suppress(MaiaError):
+            found += read_certificates([file])
+    return found
 
 
 def read_appointments(paths: Iterable[Path]) -> list[SignedAppointment]:

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from maia.credentials.authority import ALL_ATTRIBUTES, Action, AnyResource, Authority, TypePattern
+from maia.credentials.authority import (
+    ALL_ACTIONS,
+    ALL_ATTRIBUTES,
+    Action,
+    AnyResource,
+    Authority,
+    TypePattern,
+)
 from maia.credentials.certificate import UNBOUNDED, AuthorisationCertificate, Validity
 from maia.credentials.chains.chain import verify_chain
 from maia.credentials.encoding.certificates import issue
@@ -221,7 +228,9 @@ def test_taking_a_chain_away_or_adding_a_bound_never_shows_more(drawn, other, da
 def test_one_more_link_never_shows_more(path, restriction, attributes, now, known):
     proof = proof_of(path)
     assume(proof is not None and proof.may_delegate and proof.subject == CLIENT.principal)
-    link = grant(CLIENT, STRANGER, AnyResource(), *Action, attributes=attributes, restriction=restriction)
+    link = grant(
+        CLIENT, STRANGER, AnyResource(), *ALL_ACTIONS, attributes=attributes, restriction=restriction
+    )
     longer = proof_of((*path, link))
     assume(longer is not None)
     wide = decide(

@@ -191,15 +191,6 @@ async def follow_issued(folders: Sequence[Path], service: DomainService, records
         await following(lambda: folders, take, records)
 
 
-def readable_in(folders: Sequence[Path]) -> list[SignedCertificate]:
-    """Return the certificates in folders, without what cannot be read."""
-    found = list[SignedCertificate]()
-    for file in sorted(one for folder in folders for one in folder.glob("*.cert")):
-        with suppress(MaiaError):  # `follow_issued` has said why
-            found += read_certificates([file])
-    return found
-
-
 def _is_over(signed: SignedCertificate, now: Instant) -> bool:
     end = signed.certificate.validity.not_after
     return end is not None and end < now

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from maia.clock import system_now
 from maia.config.constitutions import keep_quorums
+from maia.config.input_files import readable_in
 from maia.config.settings import settings_changed
 from maia.credentials import SignedCertificate, SignedStatement, SigningKey
 from maia.domain import DomainSettings, KeyServer
-from maia.domain.server.background import readable_in
 from maia.domain.server.config import DomainConfig, PreparedDomain, prepare_domain
 from maia.domain.storage.fenced_store import FencedStore
 from maia.events import Instant
