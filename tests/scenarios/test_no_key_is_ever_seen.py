@@ -33,7 +33,7 @@ from maia.net.status_endpoint import fetch_status, read_door
 from maia.testing import wait_until
 
 TESTS = Path(__file__).resolve().parents[1]
-KEY_HOLDERS = ("broker of pito", "broker of ccs", "broker of met")
+KEY_HOLDERS = ("broker of ccs", "offices of ccs", "broker of met")
 KEY_SERVER, CARRIER = "server of pito", "broker of highways"
 SECOND_BY_SECOND = "refresh_s = 1\noverdue_s = 60\ndrift_s = 20\nback_dating_s = 10\n"
 
@@ -104,7 +104,7 @@ def epoch() -> int:
 def pages_of(name: str) -> list[tuple[str, bytes]]:
     """Return what a server tells its operator."""
     what, _, organisation = name.partition(" of ")
-    door = read_door(Path(organisation, "broker-data" if what == "broker" else "domain-data"))
+    door = read_door(Path(organisation, "domain-data" if what == "server" else f"{what}-data"))
     host, _, port = door.address.rpartition(":")
     pages = [(f"status: {name}", json.dumps(fetch_status(door)).encode())]
     for path in ("/metrics", "/health", "/ready"):
