@@ -573,6 +573,17 @@ def test_a_place_and_the_runs_that_are_known_are_respected_and_long_ago_is_too_l
     assert (plates_in([answer]), answer.is_whole) == ([], False)
 
 
+def test_who_catches_up_is_not_taken_for_one_that_causes_too_much_work(town: Town) -> None:
+    """What was missed is sent as fast as it is read: a link not read seems to be gone."""
+    for _ in range(60):
+        town.publish("x" * 20_000)
+    neighbour = town.neighbour()
+    town.want(neighbour)
+    for _ in range(30):
+        assert town.fetch(neighbour)
+    assert "maia_links_slowed_total" not in town.broker.counts
+
+
 def test_requests_without_end_cost_little_room(town: Town) -> None:
     """A109, A89: of one neighbour, so many requests are under way and no more."""
     town.publish("A")

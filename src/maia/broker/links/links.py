@@ -379,7 +379,10 @@ def _kind_of(note: Note) -> tuple[Hashable, int]:
 
 _HOUR_S: Final = 3600
 _READ_LATER_S: Final = 10
-"""How long a broker that owes work is not read at most: a message that has begun must end in time."""
+"""How long a broker that owes work is not read at most: a message that has begun must end in time.
+
+Nor longer than a third of a lease: what it asks meanwhile is whether this broker is still there.
+"""
 
 
 def ask_to_recheck(timers: TimerWheel, link: Link, at: Instant) -> None:
@@ -410,9 +413,10 @@ def next_look_at_right_to_connect(link: Link, now: Instant) -> Instant | None:
     return ends if vouched is None or vouched.ask_at <= now else min(ends, vouched.ask_at)
 
 
-def read_later(broker_quota: RequestQuota, link: Link, turn: Turn) -> None:
+def read_later(broker_quota: RequestQuota, link: Link, lease_s: int, turn: Turn) -> None:
     """Read nothing more from a broker that has caused more work than its share, until that is paid (A87)."""
     paid_at = broker_quota.paid_at(link.peer, turn.now)
     if paid_at is not None:
-        turn.add(ReadLater(link.id, min(paid_at, seconds_after(turn.now, _READ_LATER_S))))
+        longest_s = min(_READ_LATER_S, lease_s / ROUNDS_IN_A_LEASE)
+        turn.add(ReadLater(link.id, min(paid_at, seconds_after(turn.now, longest_s))))
         turn.count("maia_links_slowed_total")

@@ -236,7 +236,7 @@ class Dispatch:
         finally:  # who is cut off for it has caused it all the same, and may come back
             work = 1 + size // BYTES_PER_STEP + self.authoriser.meter.used - before
             self.broker_quota.owe(link.peer, turn.now, work)
-        read_later(self.broker_quota, link, turn)
+        read_later(self.broker_quota, link, self.own.settings.lease_s, turn)
 
     def _from_client(self, link: Link, message: Message, turn: Turn) -> None:
         """Answer a client; what is wrong with one request is said in the answer to it."""

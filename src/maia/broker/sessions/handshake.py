@@ -226,4 +226,4 @@ class BrokerSessions(Endpoint[Link]):
                 loser, Unavailable("UNAVAILABLE-LINK-NOT-NEEDED", "there is another link between us"), turn
             )
         # A new connection pays no debts: a broker that was cut off for the work it caused waits for the rest.
-        read_later(self.broker_quota, link, turn)
+        read_later(self.broker_quota, link, self.own.settings.lease_s, turn)

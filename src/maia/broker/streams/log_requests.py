@@ -34,7 +34,6 @@ from maia.broker.streams.borders import Borders, released_stream, right_of
 from maia.broker.streams.recorded_frames import RecordedFrames
 from maia.broker.timers import FetchMissed, TimerWheel
 from maia.broker.turn import Turn
-from maia.credentials.chains.reduction import BYTES_PER_STEP
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation
 from maia.events import INSTANT_MIN, Instant, seconds_after
 from maia.policy.view_bytes import EVERYTHING
@@ -66,6 +65,9 @@ PAGE_BYTES: Final = 1 << 20
 """How many bytes of frames one broker sends in answer to one request, unless the first frame has more."""
 _ANSWER_BYTES_MAX: Final = 32 << 20
 """How many bytes the answers to one request may have, all brokers together."""
+_STEPS_PER_FRAME: Final = 16
+_BYTES_PER_STEP: Final = 1024
+"""What a neighbour is charged for what is read for it: bytes are moved, and not worked through."""
 _READ_FRAMES: Final = 4096
 _READ_BYTES: Final = 4 << 20
 _REQUESTS_OF_A_LINK: Final = 1024
@@ -246,7 +248,7 @@ class LogRequests:
         if interests is None:
             self.answer_if_all_have(request, turn)  # not any more
             return
-        work = sum(len(one.data) for one in found.frames) // BYTES_PER_STEP
+        work = sum(_STEPS_PER_FRAME + len(one.data) // _BYTES_PER_STEP for one in found.frames)
         self.broker_quota.owe(self.links[asker].peer, turn.now, work)
         had = runs_by_stream(request.message.recorded)
         frames: list[bytes] = []
