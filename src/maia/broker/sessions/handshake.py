@@ -219,11 +219,12 @@ class BrokerSessions(Endpoint[Link]):
             router.neighbour_known(link, turn)
         else:
             router.neighbour_up(link, turn)
-            if self.catch_up is not None:
-                self.catch_up.neighbour_up(link.id)
         if loser is not None:
             self.closing.close_link(
                 loser, Unavailable("UNAVAILABLE-LINK-NOT-NEEDED", "there is another link between us"), turn
             )
+        if loser is not link and self.catch_up is not None:
+            # After that: a link that is replaced may have been silent for long, and something was missed.
+            self.catch_up.neighbour_up(link.id)
         # A new connection pays no debts: a broker that was cut off for the work it caused waits for the rest.
         read_later(self.broker_quota, link, self.own.settings.lease_s, turn)
