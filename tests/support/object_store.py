@@ -113,10 +113,18 @@ def _answers(store: ObjectStore, folder: Path) -> bool:
     assert store.process.poll() is None, (folder / "weed.log").read_text()[-2000:]
     try:
         store.make_bucket("is-it-there")
-        probe = Place("s3://is-it-there")
-        probe.remove("probe")
-        probe.create("probe", b"1")
-    except (OSError, Unavailable):
+    except OSError:
+        return False
+    return _takes_files(Place("s3://is-it-there"))
+
+
+def _takes_files(place: Place) -> bool:
+    """Whether a bucket has room by now: the server makes some for each, at the first file, and may be slow."""
+    try:
+        place.remove("probe")  # of an attempt whose answer did not come
+        place.create("probe", b"1")
+        place.remove("probe")
+    except Unavailable:
         return False
     return True
 
@@ -146,7 +154,9 @@ def bucket(object_store: ObjectStore) -> Place:
     """A new bucket."""
     name = f"maia-{secrets.token_hex(6)}"
     object_store.make_bucket(name)
-    return Place(f"s3://{name}")
+    place = Place(f"s3://{name}")
+    wait_until(lambda: _takes_files(place), f"room in {place.address}")
+    return place
 
 
 @pytest.fixture
