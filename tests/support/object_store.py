@@ -119,7 +119,7 @@ def _answers(store: ObjectStore, folder: Path) -> bool:
 
 
 def _takes_files(place: Place) -> bool:
-    """Whether a bucket has room by now: the server makes some for each, at the first file, and may be slow."""
+    """Whether a bucket has room by now: the server makes some at its first file, and may be slow."""
     try:
         place.remove("probe")  # of an attempt whose answer did not come
         place.create("probe", b"1")
