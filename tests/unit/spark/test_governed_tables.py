@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
 
 from maia.events import Attribute, AttributeUid, Instant, Kind
 from maia.log.disk.event_log import EventLog
@@ -261,3 +262,27 @@ def test_forty_narrow_certificates_show_forty_cars(spark, tmp_path, desk):
             spark, log=str(tmp_path), event_type=log.event_type, reader=limited, keys=log.keys(desk)
         )
     assert len(rows_of(table)) == 30
+
+
+def test_spark_knows_how_large_a_table_is_and_sends_no_large_one_to_the_driver(spark, tmp_path, capsys):
+    """Of a table that it took for a few bytes, each join would collect all rows."""
+    log = Recorded(tmp_path)
+    for _ in range(20):
+        log.publish(sightings(500))
+    log.write()
+    table = governed(spark, log=str(tmp_path), event_type=log.event_type, reader=reader())
+    written = sum(one.stat().st_size for one in tmp_path.rglob("*.parquet"))
+    few = spark.range(2).selectExpr("concat('AE05 XY', id) AS numberplate")
+
+    def joined(most: int, *sides: DataFrame) -> str:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", most)
+        try:
+            sides[0].join(sides[1], "numberplate").explain()
+        finally:
+            spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+        return capsys.readouterr().out
+
+    assert "SortMergeJoin" in joined(written // 4, table, table)
+    assert "BroadcastHashJoin" in joined(written * 4, table, table)
+    assert "BroadcastHashJoin" in joined(written // 4, table, few), "a small side may go to all tasks"
+    assert len(rows_of(table)) == 20 * 500

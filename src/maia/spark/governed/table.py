@@ -178,7 +178,7 @@ class _SparkTable:
             return opener, spark.readStream.format(FORMAT).options(**options).load()
         ranges = LogFrames(opener.wanted).ranges(cores=parallelism(spark))
         opener = replace(opener, ranges=tuple(ranges))
-        return opener, spark.range(0, len(opener.ranges), 1, max(1, len(opener.ranges)))
+        return opener, _of_size(spark, opener)
 
     def _opener(self, plans: Sequence[Plan], *, with_meta: bool) -> FrameOpener:
         wanted = self.read.wanted(self.log, plans)
@@ -282,3 +282,20 @@ def _by_period(columns: Iterable[tuple[int, Column]]) -> Column:
     (first, column), *others = columns
     begun = F.when(F.col(PERIOD) == first, column)
     return reduce(lambda made, one: made.when(F.col(PERIOD) == one[0], one[1]), others, begun)
+
+
+_NUMBER_BYTES: Final = 8
+
+
+def _of_size(spark: SparkSession, opener: FrameOpener) -> DataFrame:
+    """Return the numbers of ranges, one for each task, as a table that Spark takes for as large as its files.
+
+    Spark takes what a function of ours returns for as large as what it is given. One number for each task
+    would make every table look tiny, and each join would send it whole to the driver. So as many numbers are
+    counted out as fill the room of the files, and all but one of each task are left out again.
+    """
+    tasks = len(opener.ranges)
+    read = sum(one.size for task in opener.ranges for one in task)
+    each = max(1, -(-read // (_NUMBER_BYTES * max(1, tasks))))
+    numbers = spark.range(0, tasks * each, 1, max(1, tasks))
+    return numbers.where(F.col("id") % each == 0).select(F.expr(f"id div {each}").alias("id"))
