@@ -102,7 +102,7 @@ def test_seeds_that_do_not_answer_are_tried_again_with_growing_rests():
         assert steps == [Connect(contact(1).address)]
         rests.append((waking - now) // SECOND)
         now = waking
-    assert rests == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    assert rests == [1, 2, 4, 8, 16, 16, 16, 16, 16]
 
 
 def test_a_dial_that_never_ends_counts_as_failed():
@@ -241,11 +241,36 @@ def test_where_nobody_comes_or_goes_refreshes_are_rare_until_somebody_does():
     assert refreshes(630, 720) == [650, 680]
 
 
-def test_a_split_network_is_found_again_through_a_seed():
-    node = OverlayMembership(OWN, seeds=[contact(9).address], limits=MembershipLimits(seed_every_s=60))
+def test_a_seed_that_was_not_there_yet_is_tried_until_it_is_although_others_have_come():
+    node = newcomer(9)
     node.start(0)
     node.dial_failed(contact(9).address, 0)
-    node.confirmed(contact(1), 0)
+    answer_all(node, node.confirmed(contact(1), 0))
+    assert node.tick(SECOND - 1) == []
+    assert node.wake_at(0) == SECOND
+    assert node.tick(SECOND) == [Connect(contact(9).address)]
+    answer_all(node, node.confirmed(contact(9), SECOND, dialled=contact(9).address))
+    assert Connect(contact(9).address) not in node.tick(60 * SECOND)
+
+
+def test_a_seed_that_said_goodbye_and_starts_again_is_called_since_it_may_know_of_nobody():
+    node = newcomer(9)
+    node.start(0)
+    for number in (9, 1):
+        answer_all(node, node.confirmed(contact(number), 0, dialled=contact(number).address))
+    assert Connect(contact(9).address) not in node.heard(id_of(9), contact(9), False, 0)
+    assert Connect(contact(9).address) in node.lost(id_of(9), 0)
+
+
+def test_a_seed_too_far_away_to_be_kept_is_tried_at_times_in_case_the_network_was_split():
+    node = OverlayMembership(
+        OWN, seeds=[contact(9).address], leaf_size=4, limits=MembershipLimits(seed_every_s=60)
+    )
+    node.start(0)
+    for number in range(1, 300):
+        node.confirmed(contact(number), 0)
+    assert id_of(9) not in node.overlay
+    node.lost(id_of(9), 0)
     tried = [Connect(contact(9).address) in node.tick(i * 30 * SECOND) for i in range(1, 5)]
     assert tried == [False, True, False, True]
 

@@ -47,8 +47,9 @@ class CandidateLimits:
     dials_at_once: int = 8
     dial_timeout_s: int = 15
     retry_s: int = 1
-    retry_max_s: int = 64
-    tries_max: int = 100
+    retry_max_s: int = 16
+    """A link that was cut is back this long after the cut ends, at the latest."""
+    tries_max: int = 400
     """How often a broker that we knew ourselves is tried again: for about an hour and a half."""
     failures_remembered: int = 1024
 

@@ -79,7 +79,7 @@ class MembershipLimits:
     answer_max: int = 128
     """How many brokers one answer names, and how many names of one answer are read."""
     seed_every_s: int = 480
-    """After so long one seed is tried again, in case the network was split for long."""
+    """After so long a seed that is too far away to be kept is tried again, in case the network was split."""
     candidates: CandidateLimits = field(default_factory=CandidateLimits)
 
 
@@ -111,6 +111,8 @@ class OverlayMembership:
         self._is_changed = False
         self._seed_at = 0
         self._seeds_tried = 0
+        self._behind_seed: dict[str, NodeId] = {}
+        """By the address of a seed, who was reached there last."""
         self._joined = not self._seeds
 
     # ------------------------------------------------------------ what the broker reads
@@ -143,8 +145,8 @@ class OverlayMembership:
         # A settled node waits for no answer: a question that none comes to is given up at the next refresh.
         is_settled = self._joined and self.overlay.leaf_set <= self._asked and not self.candidates_waiting
         asks = [] if is_settled else [until for _, until in self._asking.values()]
-        seeds = () if len(self.overlay) else self._seeds
-        moments = (self._refresh_at, min(asks, default=None), self._candidates.next_moment(now, also=seeds))
+        seeds_and_names = self._candidates.next_moment(now, also=self._missed_seeds())
+        moments = (self._refresh_at, min(asks, default=None), seeds_and_names)
         return min((moment for moment in moments if moment is not None), default=None)
 
     # ------------------------------------------------------------ what happens
@@ -164,6 +166,7 @@ class OverlayMembership:
         """A handshake with a broker is complete; `dialled` is the address that we did."""
         if contact.node == self.own.node:
             return self.dial_failed(dialled, now) if dialled is not None else []
+        self._behind_seed |= {seed: contact.node for seed in self._seeds if seed in {dialled, contact.address}}
         self._candidates.confirmed(contact, dialled=dialled)
         was_known = contact.node in self.overlay
         self._is_changed |= not was_known or self._linked.get(contact.node) != contact
@@ -240,7 +243,7 @@ class OverlayMembership:
             self._is_changed, self._calm_refreshes = False, 0
             self._refresh_at = min(self._refresh_at, now + self._limits.refresh_s * SECOND)
         leaves = self.overlay.leaf_set
-        steps = [] if leaves else [step for seed in self._seeds for step in self._connect(seed, now)]
+        steps = [step for seed in self._missed_seeds() for step in self._connect(seed, now)]
         if not leaves <= self._asked:
             for leaf in sorted(leaves - self._asked, key=lambda leaf: distance(leaf, self.own.node)):
                 steps += self._ask(leaf, self.own.node, now)
@@ -250,6 +253,19 @@ class OverlayMembership:
             is_dialling = self._candidates.dials.under_way.keys() - set(self._seeds)
             self._joined = not is_dialling and not self._candidates.any_waits(would_keep)
         return steps
+
+    def _missed_seeds(self) -> list[str]:
+        """Return the seeds to try: those never reached, and those that would be kept and have no link.
+
+        That others have found us is no reason to leave a seed alone: they may have nobody but us, and a seed
+        that was restarted may know of nobody.
+        """
+        if not len(self.overlay):
+            return list(self._seeds)
+        return [seed for seed in self._seeds if self._is_missed(self._behind_seed.get(seed))]
+
+    def _is_missed(self, node: NodeId | None) -> bool:
+        return node is None or (node not in self._linked and self.overlay.would_keep(node))
 
     def _ask(self, node: NodeId, target: NodeId, now: int) -> list[Step]:
         free = len(self._asking) < self._limits.asks_at_once
