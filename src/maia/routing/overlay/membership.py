@@ -166,7 +166,9 @@ class OverlayMembership:
         """A handshake with a broker is complete; `dialled` is the address that we did."""
         if contact.node == self.own.node:
             return self.dial_failed(dialled, now) if dialled is not None else []
-        self._behind_seed |= {seed: contact.node for seed in self._seeds if seed in {dialled, contact.address}}
+        self._behind_seed |= {
+            seed: contact.node for seed in self._seeds if seed in {dialled, contact.address}
+        }
         self._candidates.confirmed(contact, dialled=dialled)
         was_known = contact.node in self.overlay
         self._is_changed |= not was_known or self._linked.get(contact.node) != contact
