@@ -7,7 +7,7 @@ authorisation certificate says. A right never outlasts its membership.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Final
@@ -25,15 +25,15 @@ from maia.credentials import (
     Validity,
     exact_name,
 )
-from maia.credentials.appointments import Given
+from maia.credentials.appointments import Given, ParameterKind
 from maia.credentials.authority import FilterBound
-from maia.events import INSTANT_MAX, Instant, PresentValue
+from maia.events import INSTANT_MAX, AttributeUid, Instant, PresentValue
 from maia.expressions.language import parse_rule
 from maia.expressions.summary_text import parse_summary
 from maia.policy.facts import during, inside_network
 from maia.predicates.language.parser import parse_predicate
 from maia.predicates.language.scanner import BadPredicateText
-from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Predicate
+from maia.predicates.syntax import ALWAYS, AllOf, AnyOf, Predicate, atoms
 from maia.roles.engine import (
     DEFAULT_LIMITS,
     ActivationLimits,
@@ -45,6 +45,7 @@ from maia.roles.engine import (
 from maia.roles.matching import Search, Way, bind, earliest, is_active, values_for
 from maia.roles.memberships import GrantedRight, Ground, RoleMembership, World, membership_support, places_in
 from maia.roles.policy import Grant, Policy, Privilege, ResourceKind
+from maia.roles.variables import two_samples
 
 _MEMBERSHIP: Final = -1
 """The position of the membership itself among the grounds of a right."""
@@ -98,6 +99,20 @@ def _possible(policy: Policy, grant: Grant, values: dict[str, PresentValue]) -> 
     except BadPredicateText:  # it speaks of a value that only a premise of the grant binds
         authority = None
     return PossibleRight(grant, authority, grant.privilege.restriction)
+
+
+def sampled_restriction(
+    privilege: Privilege, kinds: Mapping[str, ParameterKind]
+) -> tuple[Predicate, frozenset[AttributeUid]]:
+    """Return a restriction with a sample for each `$name`, and the attributes that it compares with those."""
+    if privilege.restriction is None:
+        return ALWAYS, frozenset()
+    one, other = (
+        parse_predicate(privilege.restriction, privilege.vocabulary, samples)
+        for samples in two_samples(kinds)
+    )
+    differing = (left.uid for left, right in zip(atoms(one), atoms(other), strict=True) if left != right)
+    return one, frozenset(differing)
 
 
 def _by_grant(search: Search, grant: Grant, membership: RoleMembership) -> list[GrantedRight]:

@@ -7,7 +7,7 @@ a forgotten restriction; "anything" is written `_`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,6 +36,15 @@ _SAMPLES: Final[dict[ParameterKind, PresentValue]] = {
     ParameterKind.BOOL: False,
     ParameterKind.TIMESTAMP: Instant(0),
     ParameterKind.PRINCIPAL: "x",
+}
+
+_OTHER_SAMPLES: Final[dict[ParameterKind, PresentValue]] = {
+    ParameterKind.STRING: "y",
+    ParameterKind.INT: 1,
+    ParameterKind.FLOAT: 1.0,
+    ParameterKind.BOOL: True,
+    ParameterKind.TIMESTAMP: Instant(1),
+    ParameterKind.PRINCIPAL: "y",
 }
 
 
@@ -134,6 +143,12 @@ class SpokenOf(dict[str, PresentValue]):
 def sample_values(kinds: Mapping[str, ParameterKind]) -> SpokenOf:
     """Return one value of the right kind for every variable, to check a predicate with."""
     return SpokenOf({name: _SAMPLES[kind] for name, kind in {**ALWAYS_THERE, **kinds}.items()})
+
+
+def two_samples(kinds: Mapping[str, ParameterKind]) -> Iterator[dict[str, PresentValue]]:
+    """Yield twice a value of the right kind for every variable: what differs speaks of a variable."""
+    for samples in (_SAMPLES, _OTHER_SAMPLES):
+        yield {name: samples[kind] for name, kind in {**ALWAYS_THERE, **kinds}.items()}
 
 
 def vocabulary_for(kinds: Mapping[str, ParameterKind]) -> Vocabulary:

@@ -116,6 +116,20 @@ def test_what_goes_wrong_is_one_sentence_a_code_and_a_status(met: tuple[DomainAt
         assert "Traceback" not in answer.stderr
 
 
+def test_a_member_that_may_not_administer_reads_who_does(met: tuple[DomainAtWork, Path]) -> None:
+    domain, folder = met
+    own = folder / "police" / "smith.maia"
+    own.mkdir(parents=True)
+    (folder / "police" / "organisation.toml").write_text("")
+    (own / "smith.key").write_bytes((folder / "smith.key").read_bytes())
+    (own / "smith.key").chmod(0o600)
+    at = ("--server", domain.address, "--domain", "met.pub", "-k", "police/smith.maia/smith.key")
+    answer = maia("domain", "policy", "load", "met.policy", *at, cwd=folder)
+    said = "only `police` may do this, and those whom its policy lets: use `--as police` [POLICY-NO-CHAIN]"
+    assert (answer.returncode, said in answer.stderr) == (3, True), answer.stderr
+    assert "chain" not in answer.stderr.lower().replace("no-chain", "")
+
+
 def test_ten_slips_of_an_administrator_get_one_line_a_code_and_a_hint(met: tuple[DomainAtWork, Path]) -> None:
     domain, folder = met
     assert run(met, "domain", "policy", "load", "met.policy").returncode == 0

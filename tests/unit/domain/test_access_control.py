@@ -118,7 +118,8 @@ def test_what_a_domain_was_granted_twice_adds_up_for_its_members(station, courts
             for place in places
         ]
     )
-    alone.load_policy(POLICY)
+    there = 'location in ("Victoria", "Trumpington")'
+    alone.load_policy(POLICY.replace("numberplate == $plate", f"numberplate == $plate and {there}"))
     alone.assert_fact("detective", [SMITH.principal])
     alone.assert_fact("case_assignment", [SMITH.principal, "42"])
     told(alone, courts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -132,7 +133,11 @@ class DomainCaller:
             try:
                 yield client
             except MaiaError as problem:
-                if problem.code in HINTS:
+                organisation = _organisation_of(self.key) if problem.code == "POLICY-NO-CHAIN" else None
+                if organisation is not None:
+                    only = f"only `{organisation.name}` may do this, and those whom its policy lets"
+                    problem.args = (f"{only}: use `--as {shlex.quote(str(organisation))}`", *problem.args[1:])
+                elif problem.code in HINTS:
                     problem.add_note(HINTS[problem.code])
                 raise
 
@@ -158,6 +163,17 @@ class EntitledCaller(DomainCaller):
     """A caller that shows certificates."""
 
     credentials: Shown = None
+
+
+def _organisation_of(key: Path) -> Path | None:
+    """Return the folder of the organisation whose member holds a key, as it may be typed; None for others."""
+    from maia.profile.files import ORGANISATION_FILE, PROFILE_SUFFIX
+
+    of_member = key.absolute().parent
+    found = of_member.parent
+    if of_member.suffix != PROFILE_SUFFIX or not (found / ORGANISATION_FILE).is_file():
+        return None
+    return found.relative_to(Path.cwd()) if found.is_relative_to(Path.cwd()) else found
 
 
 def certificate_bytes(files: Sequence[Path]) -> list[bytes]:

@@ -49,6 +49,7 @@ from maia.domain.access.core import rule_name
 from maia.domain.access.identities import AccessIdentities
 from maia.domain.access.issuance import held_certificates, row_of
 from maia.domain.access.memberships import StoreWorld, active_row, membership_from_bytes
+from maia.domain.access.passed_on import check_passed_on
 from maia.domain.access.policy_store import loaded_of, newest, revoke_ungranted
 from maia.domain.access.register import AccessRegister
 from maia.domain.access.results import (
@@ -233,6 +234,12 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             before = self._policies.in_force(work.tables)
             policy, row = self._policies.put_in_force(work, text, parents or _NO_PARENTS, types)
             check_tiers(work.tables, policy, now)
+            held = held_certificates(work.tables, now)
+            check_passed_on(
+                policy,
+                self._registry.holding(work.tables, now).values(),
+                lambda owner, name, action: self._issuer.passable(owner, name, action, held, now),
+            )
             revoke_ungranted(work, policy, before=before)
             self.has_new_policy = True
             work.record("policy.load", version=row.version, digest=row.digest, **work.revoked())

@@ -1,0 +1,137 @@
+"""Does a policy grant more than its domain may pass on?
+
+A member gets of another owner's type what its grant says *and* what this domain was granted: a verifier
+takes the narrower of both. A policy that says more would be read as if members saw it, so it
+is refused when it is loaded, with the line, what is too much, and what the domain holds.
+
+What the domain holds nothing of is withheld at the login, as it may still come. A restriction is not judged
+where it asks for a member's own values of the same attributes, or where what the domain holds is
+restricted by an attribute that it may not read. Conditions and times are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from maia.credentials import ALL_ATTRIBUTES, Action, Owner, TypeName, VerifiedChain
+from maia.credentials.authority import EVENT_ACTIONS, AttributeSet
+from maia.events import AttributeUid
+from maia.predicates.covering.covers import covers, union
+from maia.predicates.language.writer import format_predicate
+from maia.predicates.syntax import ALWAYS, Predicate, attributes_of
+from maia.roles import BadPolicy, Grant, Policy
+from maia.roles.grants import sampled_restriction
+from maia.roles.policy import Place, ResourceKind
+from maia.roles.statements import PolicyProblem
+from maia.types import VerifiedType
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some attributes of some events that the domain may pass on."""
+
+    attributes: AttributeSet
+    restriction: Predicate
+
+    def opens(self, uid: AttributeUid) -> bool:
+        return self.attributes is ALL_ATTRIBUTES or uid in self.attributes
+
+
+Held = Callable[[Owner, TypeName, Action], Iterable[VerifiedChain]]
+"""The chains by which the domain may pass an action on a type on."""
+
+
+def check_passed_on(policy: Policy, types: Iterable[VerifiedType], held: Held) -> None:
+    """Refuse a policy that opens more of the types of others than this domain holds."""
+    newest: dict[tuple[Owner, str], VerifiedType] = {}
+    for one in types:
+        newest[one.name.owner, one.name.name] = one
+    found: dict[str, list[PolicyProblem]] = {}
+    for grant in (one for some in policy.grants.values() for one in some):
+        resource = grant.privilege.resource
+        owner, name = policy.owner(resource.owner), resource.pattern.exact
+        known = None if name is None else newest.get((owner, name))
+        if known is None or resource.kind is not ResourceKind.TYPE or owner == policy.domain:
+            continue
+        for action in sorted(grant.privilege.actions & EVENT_ACTIONS, key=lambda one: one.value):
+            parts = _parts(action, held(owner, known.name, action))
+            problem = _excess(grant, action, known, parts) if parts else None
+            if problem is not None:
+                found.setdefault(grant.place.origin, []).append(problem)
+                break
+    for origin, problems in found.items():
+        raise BadPolicy(origin, problems)
+
+
+def _parts(action: Action, chains: Iterable[VerifiedChain]) -> list[_Part]:
+    """Return what chains open; nothing if one of them opens what cannot be compared."""
+    parts: list[_Part] = []
+    for chain in chains:
+        said = chain.authority
+        attributes, restriction = said.attributes, said.restriction
+        if said.transformations and action is Action.SUBSCRIBE:
+            if any(step.result is not None for step in said.transformations):
+                return []
+            # What its subject passes on is about the outcome.
+            attributes, restriction = said.transformations[-1].attributes, ALWAYS
+        parts.append(_Part(attributes, restriction))
+    return parts
+
+
+def _excess(grant: Grant, action: Action, known: VerifiedType, parts: list[_Part]) -> PolicyProblem | None:
+    """Say what a grant opens beyond these parts, if anything."""
+    privilege, names = grant.privilege, {one.uid: one.name for one in known.attributes}
+    if privilege.transform is not None and action is Action.PUBLISH:
+        return None
+    restriction, own = sampled_restriction(privilege, grant.kinds)
+    wanted = _needed(grant, names) | attributes_of(restriction)
+    hidden = sorted(names.get(uid, uid) for uid in wanted if not any(one.opens(uid) for one in parts))
+    verb, holds = _VERBS[action], f"this domain holds {_shown(parts, names)}"
+    if hidden:
+        said = f"members would {verb} {_listed(hidden)} of `{known.name.name}`; {holds}"
+        return _problem(grant.place, grant.role, said, "leave out what it does not hold, or ask its owner")
+    for uid in wanted:
+        here = [one.restriction for one in parts if one.opens(uid)]
+        asked = {one for each in here for one in attributes_of(each)}
+        unread = any(not any(part.opens(one) for part in parts) for one in asked)
+        if asked & own or unread or covers(wide=union(here), narrow=restriction):
+            continue
+        said = f"members would {verb} events of `{known.name.name}` beyond what it may pass on; {holds}"
+        lacking = " or ".join(dict.fromkeys(format_predicate(one, names) for one in here))
+        return _problem(grant.place, grant.role, said, f"add it to the grant: `where {lacking}`")
+    return None
+
+
+_VERBS: Mapping[Action, str] = {Action.SUBSCRIBE: "see", Action.PUBLISH: "write"}
+
+
+def _needed(grant: Grant, names: Mapping[AttributeUid, str]) -> frozenset[AttributeUid]:
+    """Return the attributes that a grant is about, of the type as the domain has it."""
+    privilege, transform = grant.privilege, grant.privilege.transform
+    listed = frozenset(names) if privilege.attributes is ALL_ATTRIBUTES else privilege.attributes
+    if transform is None:
+        return listed
+    read = frozenset(one.uid for one in transform.reads.values())
+    made = frozenset(one.uid for one in transform.assigns.values())
+    return read if transform.result is not None else (listed - made) | read
+
+
+def _shown(parts: list[_Part], names: Mapping[AttributeUid, str]) -> str:
+    return ", and ".join(dict.fromkeys(_written(parts, names)))
+
+
+def _written(parts: list[_Part], names: Mapping[AttributeUid, str]) -> Iterator[str]:
+    for part in parts:
+        uids = part.attributes
+        listed = "*" if uids is ALL_ATTRIBUTES else ", ".join(sorted(names.get(one, one) for one in uids))
+        where = "" if part.restriction == ALWAYS else f" where {format_predicate(part.restriction, names)}"
+        yield f"`({listed}){where}`"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{one}`" for one in names)
+
+
+def _problem(place: Place, role: str, said: str, hint: str) -> PolicyProblem:
+    return PolicyProblem(place.line, 1, f"grant {role}", said, hint)

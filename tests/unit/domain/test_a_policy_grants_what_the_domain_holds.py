@@ -1,0 +1,98 @@
+"""A policy that grants more of another owner's type than its domain holds is refused when it is loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from maia.errors import MaiaError
+from support.access_control import POLICY, Station
+from support.policy import MET, NUMBERPLATE, PITO, granted
+
+LINE = 1 + POLICY.splitlines().index("grant np_tracker(plate)")
+
+
+def station(*held) -> Station:
+    found = Station(MET)
+    found.register_type(NUMBERPLATE.signed)
+    found.hold([granted(PITO, MET, "subscribe", may_delegate=True, **one) for one in held])
+    return found
+
+
+def refused(at: Station, text: str) -> str:
+    with pytest.raises(MaiaError) as problem:
+        at.load_policy(text)
+    assert problem.value.code == "INPUT-ROLE-POLICY"
+    assert at.policy() is None
+    return problem.value.message
+
+
+def one_grant(privilege: str) -> str:
+    return POLICY.split("grant np_tracker")[0] + f"grant np_tracker(_)\n    {privilege}\nend\n"
+
+
+def test_an_attribute_that_it_does_not_hold_is_named_with_the_line_and_what_it_holds() -> None:
+    said = refused(station({"attributes": "numberplate timestamp"}), POLICY)
+    assert f"line {LINE}, column 1 in `grant np_tracker`" in said
+    assert "members would see `location` of `uk.gov.pito.Numberplate`" in said
+    assert "this domain holds `(numberplate, timestamp)`" in said
+    assert "supervisor" not in said, "that one grants what the domain holds"
+
+
+def test_a_star_is_every_attribute_of_the_type() -> None:
+    text = one_grant("may subscribe to Numberplate(*)")
+    said = refused(station({"attributes": "numberplate timestamp"}), text)
+    assert "members would see `location`" in said
+    assert station({}).load_policy(text).version == 1
+    assert station({"attributes": "numberplate timestamp location"}).load_policy(text).version == 1
+
+
+def test_a_restriction_that_it_holds_has_to_be_said_in_the_policy_too() -> None:
+    held = {"restriction": 'location == "Thames"'}
+    said = refused(station(held), POLICY)
+    assert said.count("beyond what it may pass on") == 2
+    assert 'this domain holds `(*) where location == "Thames"`' in said
+    assert 'add it to the grant: `where location == "Thames"`' in said
+    text = one_grant('may subscribe to Numberplate(*)\n    where location == "Thames"')
+    assert station(held).load_policy(text).version == 1
+    narrower = one_grant(
+        'may subscribe to Numberplate(*)\n    where location == "Thames" and numberplate == "AE05 XYZ"'
+    )
+    assert station(held).load_policy(narrower).version == 1
+
+
+def test_what_two_certificates_grant_adds_up() -> None:
+    held = [{"restriction": f'location == "{one}"'} for one in ("Thames", "Tyne")]
+    both = one_grant('may subscribe to Numberplate(*)\n    where location in ("Thames", "Tyne")')
+    assert station(*held).load_policy(both).version == 1
+    assert "beyond what it may pass on" in refused(station(held[0]), both)
+
+
+def test_a_restriction_by_a_value_of_the_member_is_not_judged() -> None:
+    held = {"restriction": 'numberplate == "AE05 XYZ"'}
+    assert station(held).load_policy(POLICY).version == 1
+
+
+def test_a_restriction_by_what_it_may_not_read_cannot_be_repeated_and_is_not_asked_for() -> None:
+    held = {"restriction": 'location == "Thames"', "attributes": "numberplate timestamp"}
+    assert station(held).load_policy(one_grant("may subscribe to Numberplate(numberplate)")).version == 1
+    text = one_grant('may subscribe to Numberplate(numberplate)\n    where location == "Thames"')
+    assert "members would see `location`" in refused(station(held), text)
+
+
+def test_what_members_write_is_compared_too() -> None:
+    found = Station(MET)
+    found.register_type(NUMBERPLATE.signed)
+    found.hold([granted(PITO, MET, "publish", may_delegate=True, attributes="numberplate")])
+    text = one_grant("may publish Numberplate(numberplate, timestamp)")
+    assert "members would write `timestamp`" in refused(found, text)
+
+
+def test_what_it_holds_nothing_of_may_still_come() -> None:
+    assert station().load_policy(POLICY).version == 1
+
+
+def test_a_policy_in_force_stays_when_the_domain_comes_to_hold_less() -> None:
+    found = station()
+    found.load_policy(POLICY)
+    found.hold([granted(PITO, MET, "subscribe", may_delegate=True, attributes="numberplate")])
+    assert found.load_policy(POLICY).is_unchanged
