@@ -154,7 +154,18 @@ def _link_record(link: Link, now: Instant) -> dict[str, object]:
         "identity": None if link.identity is None else link.identity.statement.identifier,
         "subscriptions": len(link.subscriptions),
         "advertisements": len(link.advertisements),
+        "uses": _uses(link),
         "by_certificates": sum(bool(one.right.used) for one in entries),  # a revocation can end these
         "identified_until": None if link.identity is None else str(link.identity.statement.not_after),
         "next_lease_ends": str(min(entry.lease_ends for entry in entries)) if entries else None,
     }
+
+
+def _uses(link: Link) -> list[dict[str, str]]:
+    """Return which versions of types a peer reads and writes, each once."""
+    written = {("publish", one.writes.name) for one in link.advertisements.values()}
+    read = {("subscribe", one.right.event_type.name) for one in link.subscriptions.values()}
+    return [
+        {"action": action, "owner": str(name.owner), "name": name.name, "version": str(name.version)}
+        for action, name in sorted(written | read, key=repr)
+    ]

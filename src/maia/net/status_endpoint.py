@@ -243,6 +243,11 @@ def new_token() -> str:
     return os.urandom(_TOKEN_BYTES).hex()
 
 
+def process_folders(data: Path) -> list[Path]:
+    """Return the data folders of the processes of a broker, in their order; none of a broker without any."""
+    return sorted(data.glob("process-*"), key=lambda one: int(one.name.removeprefix("process-")))
+
+
 def read_door(data: Path) -> Door:
     """Read where the broker of a data folder answers; raise NoStatus if there is none."""
     path = data / DOOR_FILE

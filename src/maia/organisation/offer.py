@@ -98,7 +98,7 @@ def examine(
         elif (owner, name) not in about:
             unused.append(f"a definition of `{name}`, which no certificate in it is about")
         else:
-            definitions += _news(versions, before.get((owner, name), ()), now)
+            definitions += news_of(versions, before.get((owner, name), ()), now)
     new = {one.id: one for one in grant.certificates}
     kept = tuple(one for id_, one in new.items() if id_ in used)
     if len(kept) < len(new):
@@ -177,7 +177,7 @@ def _by_type(definitions: Iterable[SignedDefinition]) -> Mapping[_Type, list[Sig
     return found
 
 
-def _news(
+def news_of(
     offered: Sequence[SignedDefinition], known: Sequence[SignedDefinition], now: Instant
 ) -> list[SignedDefinition]:
     """Return what is new of the versions of one type, if together with the known ones they verify."""

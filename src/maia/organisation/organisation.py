@@ -64,6 +64,7 @@ from maia.credentials import (
     Action,
     AuthorisationCertificate,
     NetworkName,
+    Owner,
     Principal,
     SignedCertificate,
     TypeName,
@@ -97,6 +98,7 @@ from maia.organisation.renewal import (
     file_of,
     is_kept_here,
     new_end,
+    put_beside,
     renew_in,
     renewable,
 )
@@ -115,6 +117,7 @@ from maia.organisation.rights import (
 )
 from maia.organisation.server_settings import separate_settings, write_settings
 from maia.organisation.standing import ask_standing
+from maia.organisation.versions import Holder, InUse, holders_of, in_use, newer_from, widened
 from maia.private_files import exposure, make_private_folder
 from maia.profile.address_book import INTRODUCED, KNOWN, introduction
 from maia.profile.brokers_now import brokers_now
@@ -431,20 +434,77 @@ class Organisation:
         return made
 
     def change(
-        self, old: TypeDefinition, changes: Sequence[Change], *, signed: bool = False
+        self,
+        old: TypeDefinition,
+        changes: Sequence[Change],
+        *,
+        signed: bool = False,
+        for_members: bool = False,
     ) -> SignedDefinition:
-        """Make the next version of a type of the organisation; participants fetch it from its server."""
+        """Make the next version of a type of the organisation.
+
+        Members here have it at once, and partners' servers take it in. With `for_members`, members whose
+        rights list attributes get the new ones, too.
+        """
         new = next_version(
             old, changes, version=uuid4(), credentials=self.installing(), sealing=old.sealing,
             extends=old.extends, signed=signed,
         )  # fmt: skip
         made = sign_definition(new, self._key())
+        if for_members:
+            self._widen_for_members(old, new)
         self.keep_definition(made)
         if new.signed:
             self._let_broker(new.name, Action.PUBLISH, self._signing())
         with suppress(Unavailable):  # a server that does not run reads it when it starts
             self._register(made)
         return made
+
+    def _widen_for_members(self, old: TypeDefinition, new: TypeDefinition) -> None:
+        """Issue members' rights that list attributes anew, with those that a version adds."""
+        signing, members = self._signing(), {one.principal() for one in self.members()}
+        given = {
+            one.signed.id: widened(one.signed, new, one.hidden, signing.key)
+            for one in holders_of(self.issued(), old, new)
+            if one.hidden and str(one.subject) in members
+        }
+        put_beside(self.folder, given)
+
+    def holders(self, new: TypeDefinition) -> list[Holder]:
+        """Return whom we have given rights to a type, and what the step to a version means for each."""
+        earlier = [
+            one.definition for one in self.definitions()
+            if (one.definition.name.owner, one.definition.name.name) == (new.name.owner, new.name.name)
+            and one.definition.name.version == new.previous
+        ]  # fmt: skip
+        return holders_of(self.issued(), earlier[0] if earlier else None, new)
+
+    def versions_in_use(self, name: TypeName) -> tuple[list[InUse], list[str]]:
+        """Return who uses which version of a type at our brokers now, and which of these did not answer."""
+        folders = ["broker-data", *(f"{one}-data" for one, _ in self._added())]
+        return in_use([self.folder / one for one in folders], name)
+
+    def follow_types(self) -> tuple[str, ...]:
+        """Ask others' servers for newer versions of types to which we hold a right; return what is new."""
+        from maia.api.further_registers import servers_of_issuers
+
+        held, known = self.held(), self.definitions()
+        if all(one.definition.name.owner == self.principal for one in known):
+            return ()
+        partners = (one.partition("@")[::2] for one in self._settings.partners)
+        servers = {read_principal(domain): server for domain, server in partners}
+        servers |= servers_of_issuers(held)
+        servers.pop(self.principal, None)
+        asked = [(server, domain) for domain, server in servers.items()]
+        found = newer_from(asked, self.principal, self._key(), held, known, system_now())
+        if not found:
+            return ()
+        self._keep_definitions(found)
+        self.prepare_servers()
+        for one in found:
+            with suppress(MaiaError):  # a server that does not run reads it when it starts
+                self._register(one)
+        return tuple(dict.fromkeys(one.definition.name.name for one in found))
 
     def _register(self, signed: SignedDefinition) -> None:
         from maia.api import endpoints
@@ -504,14 +564,21 @@ class Organisation:
                 _write(file, definition_to_text(files[file]))
 
     def _update_members_types(self, definitions: Iterable[SignedDefinition]) -> None:
-        """Put definitions that were signed again into the profiles of members, in place of the old ones."""
+        """Put newer versions into the profiles of members, and what was signed again for what it was."""
         newer = {one.definition.name: one for one in definitions}
-        for file in self.folder.glob(f"*{PROFILE_SUFFIX}/types/*.type"):
-            old = read_definition(file)
-            new = newer.get(old.definition.name, old)
-            if new.id != old.id:
-                _write(file.with_name(f"{new.id.hex()[:24]}.type"), definition_to_text(new))
-                file.unlink()
+        for folder in self.folder.glob(f"*{PROFILE_SUFFIX}/types"):
+            known: dict[tuple[Owner, str], set[TypeName]] = {}
+            for file in folder.glob("*.type"):
+                old = read_definition(file)
+                name = old.definition.name
+                known.setdefault((name.owner, name.name), set()).add(name)
+                new = newer.get(name, old)
+                if new.id != old.id:
+                    _write(file.with_name(f"{new.id.hex()[:24]}.type"), definition_to_text(new))
+                    file.unlink()
+            for name, one in newer.items():
+                if name not in known.get((name.owner, name.name), {name}):
+                    _write(folder / f"{one.id.hex()[:24]}.type", definition_to_text(one))
 
     # -------------------------------------------------------- members, and what they may do
 

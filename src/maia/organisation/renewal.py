@@ -8,7 +8,7 @@ long as the old one did, from now on, and lies in the same places.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,17 +87,25 @@ def new_end(one: Ending, now: Instant) -> Instant:
 
 def renew_in(folder: Path, due: Iterable[Ending], signing: Signing) -> list[SignedCertificate]:
     """Issue certificates anew, wherever the old ones lie."""
-    kept, given = _kept_in(folder), list[SignedCertificate]()
+    given: dict[bytes, SignedCertificate] = {}
     for one in due:
         said = one.signed.certificate
         period = Validity(Instant(signing.now - signing.now % SECOND), new_end(one, signing.now))
-        new = issue(replace(said, validity=period.with_tests(*said.validity.tests)), signing.key)
-        given.append(new)
-        for file in kept[one.signed.id][1]:
-            is_by_id = file.name == file_of(one.signed)
-            place = file.with_name(file_of(new)) if is_by_id else file
-            write_file(place, certificate_to_text(new).encode())
-    return given
+        given[one.signed.id] = issue(
+            replace(said, validity=period.with_tests(*said.validity.tests)), signing.key
+        )
+    put_beside(folder, given)
+    return list(given.values())
+
+
+def put_beside(folder: Path, new: Mapping[bytes, SignedCertificate]) -> None:
+    """Put certificates wherever those lie that they are issued for anew, which are named by their ids."""
+    kept = _kept_in(folder)
+    for before, one in new.items():
+        for file in kept[before][1]:
+            is_by_id = file.name == file_of(kept[before][0])
+            place = file.with_name(file_of(one)) if is_by_id else file
+            write_file(place, certificate_to_text(one).encode())
 
 
 def file_of(signed: SignedCertificate) -> str:

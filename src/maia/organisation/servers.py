@@ -58,11 +58,14 @@ async def run_servers(
 
 
 async def _follow_partners(folder: Path, say: Callable[[str], None]) -> None:
-    """Join through partners' brokers where they are now, as long as the servers run."""
+    """Follow partners as long as the servers run: where their brokers are, newer versions of types."""
     while True:
         with suppress(MaiaError):  # a folder that is being changed, a disk that is full: the next look
             for one in await asyncio.to_thread(lambda: Organisation(folder).follow_partners()):
                 say(f"a partner's broker has moved to {one}")
+        with suppress(MaiaError):
+            for one in await asyncio.to_thread(lambda: Organisation(folder).follow_types()):
+                say(f"a new version of {one} was taken in; programs use it when they start again")
         await asyncio.sleep(_PARTNERS_S)
 
 

@@ -19,7 +19,7 @@ from maia.profile.profile import Profile
 from maia.types import definition_from_bytes
 
 if TYPE_CHECKING:
-    from maia.credentials import SigningKey
+    from maia.credentials import Principal, SigningKey
     from maia.events import Instant
     from maia.types import SignedDefinition
 
@@ -35,10 +35,7 @@ def newer_definitions(
     settings = profile.settings
     if settings.server is None or settings.domain is None or not held:
         return tuple(held)
-    domain = read_principal(settings.domain)
-    with DomainClient(settings.server, domain=domain, key=key, timeout_s=_ANSWER_S) as client:
-        told = client.every(endpoints.TYPES, pages_max=_PAGES_MAX)
-        found = [definition_from_bytes(one.definition) for one in told]
+    found = told_by(settings.server, read_principal(settings.domain), key)
     known = {one.id: one for one in held}
     for owner, name in {(one.definition.name.owner, one.definition.name.name) for one in held}:
         pool = {**{one.id: one for one in found}, **known}
@@ -51,3 +48,10 @@ def newer_definitions(
             continue  # a fork, or versions that do not verify: what is held counts
         known |= {one.signed.id: one.signed for one in lineage}
     return in_order_of_making(known.values())
+
+
+def told_by(server: str, domain: Principal, key: SigningKey) -> list[SignedDefinition]:
+    """Return the definitions that a domain's server tells, of which nothing is verified yet."""
+    with DomainClient(server, domain=domain, key=key, timeout_s=_ANSWER_S) as client:
+        told = client.every(endpoints.TYPES, pages_max=_PAGES_MAX)
+        return [definition_from_bytes(one.definition) for one in told]

@@ -82,11 +82,6 @@ class _Part:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-def process_folders(data: Path) -> list[Path]:
-    """Return the data folders of the processes of a broker, in their order; none of a broker without any."""
-    return sorted(data.glob("process-*"), key=lambda one: int(one.name.removeprefix("process-")))
-
-
 async def serve_processes(
     prepared: PreparedBroker,
     telemetry: Telemetry,

@@ -26,7 +26,7 @@ from maia.cli.inputs import (
     write_new,
 )
 from maia.cli.organisation import ORG, opened
-from maia.cli.output import Answer, name_places, row, rows, several, type_places
+from maia.cli.output import Answer, book, name_places, row, rows, several, type_places
 from maia.cli.participate.membership import IDENTITY, PROVIDERS, WAIT_S, Participant
 from maia.cli.trust.key import FORCE, open_key
 from maia.config.input_files import read_definitions
@@ -35,6 +35,7 @@ from maia.errors import BadInput, MaiaError
 if TYPE_CHECKING:
     from maia.credentials import Owner, Principal, SigningKey
     from maia.events import Attribute
+    from maia.organisation import Organisation
     from maia.types import Change, Sealing, SignedDefinition, TypeDefinition, VerifiedType
 
 
@@ -274,11 +275,15 @@ def change(
     extends: list[Path] | None = EXTENDS,
     signing: SigningOptions,
     ledger: bool = LEDGER,
+    for_members: bool = flag("Members whose rights list attributes get those that are added, too."),
 ) -> Answer:
-    """Make the next version of a type and sign it.
+    """Make the next version of a type and sign it; say what is to be done next.
+
+    Members here have it at once. Servers of partners take it in by themselves, where they hold a right.
 
     Examples:
         maia type change LabResult --add unit:string
+        maia type change LabResult --add unit:string --for-members
         maia type change LabResult --protection signed
         maia type change numberplate.type -k pito.key --rename location=place -o v2.type
     """
@@ -286,7 +291,10 @@ def change(
 
     from maia.types import Added, Removed, Renamed, Retyped, next_version, sign_definition
 
-    exact, is_signed = signing.exact(extends, signing.level, ledger), signing.protection == "signed"
+    is_signed = signing.protection == "signed"
+    exact = signing.exact(extends, signing.level, ledger)
+    if exact is not None and for_members:
+        raise typer.BadParameter("--for-members is for a type of your organisation, without --key")
     old = read_definition(base).definition if exact else opened(signing.org).event_type(str(base)).definition
     changes: list[Change] = [Removed(_attribute(old, name)) for name in remove or ()]
     for before, _, after in (words.partition("=") for words in rename or ()):
@@ -296,8 +304,13 @@ def change(
     changes += [Added(attribute_from_words(words)) for words in add or ()]
     if exact is None:
         _check_kept(old, signing.protection)
-        signed = opened(signing.org).change(old, changes, signed=is_signed)
-        return Answer(_described(signed.definition), row(id=signed.id))
+        ours = opened(signing.org)
+        signed = ours.change(old, changes, signed=is_signed, for_members=for_members)
+        return Answer(
+            _described(signed.definition),
+            row(id=signed.id),
+            next_steps(ours, signed.definition, called=str(base)),
+        )
     signing_key = exact[0]
     embedded = tuple(read_certificates(signing.credentials or ()))
     sealed = signing.chosen(before=old.sealing, signer=signing_key.principal)
@@ -308,6 +321,64 @@ def change(
     )  # fmt: skip
     _check_kept(new, signing.protection)
     return signing.kept(sign_definition(new, signing_key))
+
+
+@app.command()
+def users(
+    name: str = arg("A type that your organisation knows: NAME, or NAME@OWNER."), org: Path | None = ORG
+) -> Answer:
+    """Say who uses which version of a type, and what is to be done until all use the newest.
+
+    Examples:
+        maia type users LabResult
+        maia type users LabResult@hospital --org institute
+    """
+    ours = opened(org)
+    newest = ours.event_type(name).definition
+    head = rows(type=newest.name.name, owner=newest.name.owner, newest=newest.name.version)
+    return Answer(head, next_steps(ours, newest, called=name))
+
+
+def next_steps(ours: Organisation, newest: TypeDefinition, *, called: str) -> Answer:
+    """Return who has an old version of a type at our brokers, and whose right to it needs another one."""
+    import shlex
+
+    using, silent = ours.versions_in_use(newest.name)
+    holders, members = ours.holders(newest), {one.principal(): one.name for one in ours.members()}
+    others = {str(one.subject): None for one in holders if str(one.subject) not in members}
+    found: list[Answer] = []
+    for use in using:
+        does = "publishes" if use.action == "publish" else "reads"
+        until = "the newest" if use.is_newest else f"version {use.version} until its program starts again"
+        found.append(
+            row("in use", f"{use.peer} {does} {until}", peer=use.peer, action=use.action,
+                version=use.version, is_newest=use.is_newest)
+        )  # fmt: skip
+    for one in holders:
+        if not one.hidden and not one.gone:
+            continue
+        whom, what = members.get(str(one.subject)), f"{one.action.value}:{called}"
+        verb = "write" if one.action.value == "publish" else "see"
+        said = f"{whom or one.subject} does not {verb} {', '.join(one.hidden)}, which its right does not list"
+        terms = f"--only {','.join(one.all_listed)}{' …' if one.has_other_terms else ''}"
+        if one.gone:
+            said = f"{whom or one.subject} has no part in the newest version: its right asks for "
+            said += f"{', '.join(one.gone)}, which that lacks"
+            terms = "--where …"
+        known = book().keys.get(str(one.subject))
+        command = f"maia grant {known.name if known else one.subject} --may {what} {terms} -o FILE"
+        if whom is not None:
+            command = f"maia member add {shlex.quote(whom)} --may {what} {terms}"
+        found.append(
+            row("narrower", f"{said}: `{command}`", subject=one.subject, action=one.action.value,
+                hidden=list(one.hidden), gone=list(one.gone), command=command)
+        )  # fmt: skip
+    taken_in = "; their servers take the newest version in by themselves while they run"
+    return Answer(
+        several("steps", found),
+        row("others", [f"{one}{taken_in}" for one in others], others=list(others)),
+        row("unknown", [f"which versions are in use: {one}" for one in silent], unknown=silent),
+    )
 
 
 def _check_kept(definition: TypeDefinition, asked: str | None) -> None:

@@ -30,8 +30,7 @@ def status(
     """
     import os
 
-    from maia.broker.server.processes import process_folders
-    from maia.net.status_endpoint import DOOR_FILE, NoStatus, fetch_status, read_door
+    from maia.net.status_endpoint import DOOR_FILE, NoStatus, fetch_status, process_folders, read_door
 
     folder = _folder(data, config, org)
     ends = Answer() if data or config or _DATA in os.environ else _ends(opened(org))
