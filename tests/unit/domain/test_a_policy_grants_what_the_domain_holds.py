@@ -38,12 +38,17 @@ def test_an_attribute_that_it_does_not_hold_is_named_with_the_line_and_what_it_h
     assert "supervisor" not in said, "that one grants what the domain holds"
 
 
-def test_a_star_is_every_attribute_of_the_type() -> None:
-    text = one_grant("may subscribe to Numberplate(*)")
-    said = refused(station({"attributes": "numberplate timestamp"}), text)
-    assert "members would see `location`" in said
-    assert station({}).load_policy(text).version == 1
-    assert station({"attributes": "numberplate timestamp location"}).load_policy(text).version == 1
+@pytest.mark.parametrize(
+    "held", [{}, {"attributes": "numberplate timestamp"}, {"restriction": 'location == "Thames"'}]
+)
+def test_a_star_is_whatever_the_domain_holds(held) -> None:
+    """So a policy that passes on what an owner shows needs no change when the owner shows another part."""
+    assert station(held).load_policy(one_grant("may subscribe to Numberplate(*)")).version == 1
+
+
+def test_a_star_with_a_restriction_that_reaches_further_is_refused() -> None:
+    text = one_grant('may subscribe to Numberplate(*)\n    where location in ("Thames", "Tyne")')
+    assert "beyond what it may pass on" in refused(station({"restriction": 'location == "Thames"'}), text)
 
 
 def test_a_restriction_that_it_holds_has_to_be_said_in_the_policy_too() -> None:

@@ -4,9 +4,10 @@ A member gets of another owner's type what its grant says *and* what this domain
 takes the narrower of both. A policy that says more would be read as if members saw it, so it
 is refused when it is loaded, with the line, what is too much, and what the domain holds.
 
-What the domain holds nothing of is withheld at the login, as it may still come. A restriction is not judged
-where it asks for a member's own values of the same attributes, or where what the domain holds is
-restricted by an attribute that it may not read. Conditions and times are not compared.
+`(*)` is all that the domain holds, so it grants no more by itself: it is the word for passing on whatever
+an owner shows. What the domain holds nothing of is withheld at the login, as it may still come. A
+restriction is not judged where it asks for a member's own values of the same attributes, or where what the
+domain holds is restricted by an attribute that it may not read. Conditions and times are not compared.
 """
 
 from __future__ import annotations
@@ -85,12 +86,14 @@ def _excess(grant: Grant, action: Action, known: VerifiedType, parts: list[_Part
     if privilege.transform is not None and action is Action.PUBLISH:
         return None
     restriction, own = sampled_restriction(privilege, grant.kinds)
-    wanted = _needed(grant, names) | attributes_of(restriction)
+    wanted = _needed(grant, names, parts) | attributes_of(restriction)
     hidden = sorted(names.get(uid, uid) for uid in wanted if not any(one.opens(uid) for one in parts))
     verb, holds = _VERBS[action], f"this domain holds {_shown(parts, names)}"
     if hidden:
         said = f"members would {verb} {_listed(hidden)} of `{known.name.name}`; {holds}"
         return _problem(grant.place, grant.role, said, "leave out what it does not hold, or ask its owner")
+    if privilege.attributes is ALL_ATTRIBUTES and restriction == ALWAYS:
+        return None
     for uid in wanted:
         here = [one.restriction for one in parts if one.opens(uid)]
         asked = {one for each in here for one in attributes_of(each)}
@@ -106,10 +109,11 @@ def _excess(grant: Grant, action: Action, known: VerifiedType, parts: list[_Part
 _VERBS: Mapping[Action, str] = {Action.SUBSCRIBE: "see", Action.PUBLISH: "write"}
 
 
-def _needed(grant: Grant, names: Mapping[AttributeUid, str]) -> frozenset[AttributeUid]:
+def _needed(grant: Grant, names: Mapping[AttributeUid, str], parts: list[_Part]) -> frozenset[AttributeUid]:
     """Return the attributes that a grant is about, of the type as the domain has it."""
     privilege, transform = grant.privilege, grant.privilege.transform
-    listed = frozenset(names) if privilege.attributes is ALL_ATTRIBUTES else privilege.attributes
+    held = frozenset(uid for uid in names if any(one.opens(uid) for one in parts))
+    listed = held if privilege.attributes is ALL_ATTRIBUTES else privilege.attributes
     if transform is None:
         return listed
     read = frozenset(one.uid for one in transform.reads.values())
