@@ -296,7 +296,8 @@ def _stepped(function: Function, value: PresentValue, step: PresentValue) -> Val
         whole = float(round(steps))
         if function is Function.BUCKET and whole > steps:
             whole -= 1.0
-        return whole * step + 0.0
+        per_one = steps_in_one(step)
+        return (whole * step if per_one is None else whole / per_one) + 0.0
     number, step = int(value), int(step)
     if function is Function.ROUND_TO:
         # A value half-way between two multiples goes to the higher one.
@@ -304,6 +305,14 @@ def _stepped(function: Function, value: PresentValue, step: PresentValue) -> Val
         if number > INT_MAX:
             return None
     return _in_range(number - number % step)
+
+
+def steps_in_one(step: float) -> float | None:
+    """Return how many steps make 1.0, where they do exactly: 41 steps of 0.1 are 41 / 10, and so 4.1."""
+    if not FLOAT_LOW <= step < 1.0:
+        return None
+    per_one = float(round(1.0 / step))
+    return per_one if 1.0 / per_one == step else None
 
 
 # Keyed functions.

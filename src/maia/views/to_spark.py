@@ -25,7 +25,14 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from maia.errors import BadInput
 from maia.events import INT_MIN, SECOND, Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue
-from maia.expressions.meaning import CALCULATES, FLOAT_HIGH, FLOAT_LOW, TransformationKeys, keyed_result
+from maia.expressions.meaning import (
+    CALCULATES,
+    FLOAT_HIGH,
+    FLOAT_LOW,
+    TransformationKeys,
+    keyed_result,
+    steps_in_one,
+)
 from maia.expressions.summaries import STEPS_WIDTH, Aggregate, Measure, Summary
 from maia.expressions.syntax import UNITS, ArithmeticSign, Call, Function
 from maia.policy.view import View, split
@@ -394,15 +401,16 @@ def _float_calculated(sign: ArithmeticSign, one: Column, other: Column) -> Colum
 def _stepped(call: Call, inner: Column) -> Column:
     rounds = call.function is Function.ROUND_TO
     if call.kind is Kind.FLOAT:
-        step = F.lit(float(call.operands[0]))
+        size = float(call.operands[0])
+        per_one, step = steps_in_one(size), F.lit(size)
         steps = _in_float_range(inner) / step
         nearest = F.rint(steps)
         # `floor` of a double is a long in Spark, which would overflow.
         whole = nearest if rounds else F.when(nearest > steps, nearest - F.lit(1.0)).otherwise(nearest)
-        return whole * step + F.lit(0.0)
-    size = int(call.operands[0])
-    number = F.try_add(inner, _whole(size // 2)) if rounds else inner
-    return F.try_subtract(number, F.pmod(number, _whole(size)))
+        return (whole * step if per_one is None else whole / F.lit(per_one)) + F.lit(0.0)
+    every = int(call.operands[0])
+    number = F.try_add(inner, _whole(every // 2)) if rounds else inner
+    return F.try_subtract(number, F.pmod(number, _whole(every)))
 
 
 def _balanced(join: Callable[[Column, Column], Column], parts: Sequence[Column]) -> Column:

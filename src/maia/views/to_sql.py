@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, assert_never
 
 from maia.errors import BadInput, Refusal
 from maia.events import INT_MAX, INT_MIN, Attribute, AttributeUid, Instant, Kind, Kinds, PresentValue
-from maia.expressions.meaning import FLOAT_HIGH, FLOAT_LOW
+from maia.expressions.meaning import FLOAT_HIGH, FLOAT_LOW, steps_in_one
 from maia.expressions.summaries import STEPS_WIDTH, Aggregate, Measure, Summary
 from maia.expressions.syntax import ArithmeticSign, Call, Function
 from maia.policy.view import View, split
@@ -288,7 +288,9 @@ def _stepped(call: Call, inner: Query) -> Query:
         step = Query("%s::double precision", (float(call.operands[0]),))
         steps = _spelled("(", _in_float_range(inner), " / ", step, ")")
         whole = _spelled("round(" if rounds else "floor(", steps, ")")
-        return _spelled("(", whole, " * ", step, " + 0::double precision)")
+        per_one = steps_in_one(float(call.operands[0]))
+        by = ("*", step) if per_one is None else ("/", Query("%s::double precision", (per_one,)))
+        return _spelled("(", whole, f" {by[0]} ", by[1], " + 0::double precision)")
     size = int(call.operands[0])
     number = _spelled("(", inner, ")::numeric")
     if rounds:

@@ -53,6 +53,7 @@ from support.view_cases import (
 )
 
 pytestmark = pytest.mark.laws
+_DECIMAL = vocabulary_of([Attribute("lon", AttributeUid("lon"), Kind.FLOAT)])
 seeds = st.integers(0, 2**64 - 1).map(Random)
 KINDS = {uid: STORED.get(uid, Kind.STRING) for uid in ASKED}
 NAMES = {uid: f"a_{uid}" for uid in ASKED}
@@ -233,3 +234,13 @@ def test_a_blanket_resource_takes_no_transformation() -> None:
         found = resources or TypePattern(ISSUER.principal, exact_name("Sighting"), None)
         with pytest.raises(BadAuthority):
             authority_to_expression(Authority(found, allowed, transformations=steps))
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(0, 4), st.sampled_from(("round_to", "bucket")))
+def test_what_is_rounded_to_decimals_has_no_more_of_them(whole: int, decimals: int, function: str) -> None:
+    step = 10.0**-decimals
+    rule = parse_rule(f"lon := {function}(lon, {step!r})", _DECIMAL)
+    assert rule.value is not None
+    found = value_of(rule.value, {AttributeUid("lon"): whole * step})
+    assert isinstance(found, float)
+    assert found == float(f"{found:.{decimals}f}")
