@@ -72,6 +72,9 @@ _MADE_ELSEWHERE: Final = (
     "a sealed type: what this right shows is made by publishers' brokers, and sealed for it, from the moment "
     "on at which the key server knows of it"
 )
+_NOT_INVITED: Final = (
+    "this brings none: unless it is in the network already, {} invites it first (`maia network invite`)"
+)
 _DAYS_MAX: Final = 3650
 _ENDED: Final = "is given nothing any more; `maia member add` makes a member another one"
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
@@ -411,6 +414,7 @@ def grant(
         _topic_notes(rights.may),
         row("note", _MADE_ELSEWHERE if is_made else None, network=made.network, coordinator=made.coordinator),
         row("for network", f"{made.network} of {made.coordinator}{own}"),
+        row("invitation", None if ours.can_connect(made) else _NOT_INVITED.format(made.coordinator)),
         row("written to", f"{out}   (revoke it with `maia revoke {out}`)", file=out),
     )
 

@@ -714,6 +714,11 @@ class Organisation:
             definitions=definitions,
         )
 
+    def can_connect(self, grant: Grant) -> bool:
+        """Return whether a grant of ours, with what we have issued, lets its subject into the network."""
+        certificates = [*grant.certificates, *self.held(), *self.issued_to(grant.subject)]
+        return reaches_network(self.network, grant.subject, certificates, now=system_now())
+
     # -------------------------------------------------------- the network
 
     def invite(
@@ -1134,9 +1139,16 @@ class Organisation:
 
     def rights(self, may: str | Iterable[str], **terms: Unpack[Terms]) -> list[Right]:
         """Return the rights that some words mean, to types that it knows; nothing is granted by that."""
-        words = [may] if isinstance(may, str) else may
-        now = system_now()
-        return [read_right(one, terms, issuer=self.principal, find=self.event_type, now=now) for one in words]
+        words = [may] if isinstance(may, str) else list(may)
+        now, found = system_now(), list[Right]()
+        for one in words:
+            try:
+                found.append(read_right(one, terms, issuer=self.principal, find=self.event_type, now=now))
+            except MaiaError as problem:
+                if len(words) > 1:  # terms are for all of them, and one of them does not fit
+                    problem.args = (f"`{one[:64]}`: {problem.message}", *problem.args[1:])
+                raise
+        return found
 
     def _give(self, rights: Sequence[Right], subject: Principal, folder: Path) -> list[SignedCertificate]:
         """Put rights of one behind our broker into its folder, and let the broker do as much."""

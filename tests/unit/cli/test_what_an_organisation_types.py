@@ -117,6 +117,13 @@ MISTAKES = {
         ("member", "add", "x", "--may", "publish:LabResult", "--only", "ward,valeu", *IN_HOSPITAL),
         "`LabResult` has no attribute `valeu`; did you mean `value`? [INPUT-RIGHT]",
     ),
+    "an attribute that one of several types lacks": (
+        (
+            *("member", "add", "x", "--may", "subscribe:LabResult", "--may", "subscribe:Ward", *IN_HOSPITAL),
+            *("--set", "value := round_to(value, 5)"),
+        ),
+        "`subscribe:Ward`: there is no attribute `value`",
+    ),
     "an unknown attribute in a filter": (
         ("member", "add", "x", "--may", "publish:LabResult", "--where", 'wardd == "3"', *IN_HOSPITAL),
         "there is no attribute `wardd` (the nearest is `ward`), at column 1",
@@ -636,6 +643,28 @@ def test_a_right_brings_the_broker_that_serves_it_the_same_right(home: Path) -> 
     assert answer.returncode == 0, answer.stderr
     assert re.search(r"(?m)^publish +no \[POLICY-NO-CHAIN\]", answer.stdout)
     assert re.search(r"(?m)^subscribe +yes, until", answer.stdout)
+
+
+def test_a_gateway_is_of_the_organisation_in_whose_folder_it_is_asked_for(home: Path) -> None:
+    checked = maia(
+        "gateway", "mqtt", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--check", cwd=home / "hospital"
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert "LabResult" in checked.stdout
+
+
+def test_a_grant_to_one_that_is_not_invited_says_so(home: Path) -> None:
+    """The institute is in the hospital's network, to which it cannot invite anybody itself."""
+    may = ("--may", "subscribe:LabResult", "--org", "institute", "--force")
+    stranger = maia("grant", "elsewhere/elsewhere.pub", *may, "-o", "elsewhere.grant", cwd=home)
+    assert stranger.returncode == 0, stranger.stderr
+    said = "invitation   this brings none: unless it is in the network already, "
+    assert said in stranger.stdout
+    assert "invites it first (`maia network invite`)" in stranger.stdout
+    ours = ("--may", "subscribe:Ward", "--org", "hospital", "--force")
+    invited = maia("grant", "clinic/clinic.pub", *ours, "-o", "ward.grant", cwd=home)
+    assert invited.returncode == 0, invited.stderr
+    assert "invitation" not in invited.stdout
 
 
 def test_an_open_invitation_lets_the_broker_serve_all_types(home: Path) -> None:

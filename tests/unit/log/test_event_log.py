@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import closing
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -228,6 +230,20 @@ def test_the_command_lists_rolls_and_verifies(tmp_path, capsys):
     assert '"events": 39' in capsys.readouterr().out
     assert main(["log", "verify", str(tmp_path)]) == 0
     assert "everything is as it was written" in capsys.readouterr().out
+
+
+def test_the_command_lists_the_logs_of_several_brokers(tmp_path, capsys):
+    for broker in ("north", "south"):
+        with EventLog.open(tmp_path / broker) as log:
+            log.append(FRAMES, recorded_at=NOON)
+    assert main(["log", "list", f"{tmp_path}/*"]) == 0
+    listed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("log ")]
+    assert [Path(line).name for line in listed] == ["north", "south"]
+    assert main(["log", "list", f"{tmp_path}/*", "--json"]) == 0
+    assert [Path(one["folder"]).name for one in json.loads(capsys.readouterr().out)["logs"]] == [
+        "north",
+        "south",
+    ]
 
 
 def test_the_command_names_the_place_of_damage(tmp_path, capsys):

@@ -114,6 +114,23 @@ def test_a_manager_that_cannot_be_reached_is_dialled_again_with_growing_waits(ne
     assert net.holds(reader, PLATE)
 
 
+def test_a_member_that_is_refused_asks_again_at_once_and_then_with_growing_waits(net):
+    """Its right may be on its way: a publisher would be refused meanwhile."""
+    stranger = net.member("stranger")
+
+    def asked() -> int:
+        said = [decode(one[2]) for one in net.trace if one[:2] == ("stranger", "to server")]
+        return sum(isinstance(one, JoinGroups) for one in said)
+
+    net.run(1)
+    assert asked() == 4, "after 0.1, 0.2 and 0.4 seconds"
+    net.run(299)
+    assert asked() <= 14
+    net.show(stranger, grant(key_of("stranger")))
+    net.run(61)
+    assert net.holds(stranger, PLATE)
+
+
 def test_an_answer_that_does_not_come_is_not_waited_for_without_end(net):
     net.weather = lambda message, _name, _up: 0 if isinstance(message, JoinGroups) else 1
     reader = net.member("reader", grant(key_of("reader")))

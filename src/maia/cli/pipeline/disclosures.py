@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 app = command_group("Ask ledgers of deliveries, exported by `maia ledger export`, in Spark.")
 LEDGER = need("An exported ledger: a Parquet file or a folder of them. May be repeated.", "--ledger")
 
+_KEYS = frozenset({"recipient", "publisher", "broker"})
+"""The columns of a ledger that hold keys."""
+
 
 @app.command()
 def who_saw(
@@ -129,5 +132,13 @@ def _of(anomaly: str, found: dict[str, object]) -> Answer:
 
 
 def _shown(found: dict[str, object]) -> Answer:
-    record: dict[str, object] = plain(found)
+    record: dict[str, object] = {name: _as_key(name, one) for name, one in found.items()}
     return row("", "  ".join(f"{name} {one}" for name, one in record.items()), **record)
+
+
+def _as_key(column: str, value: object) -> object:
+    """Return a value as it is shown: a key as it is written everywhere, so that it is known by its name."""
+    from maia.credentials import principal_from_bytes
+
+    is_key = column in _KEYS and isinstance(value, bytes | bytearray)
+    return str(principal_from_bytes(bytes(value))) if is_key else plain(value)  # type: ignore[call-overload]

@@ -18,6 +18,7 @@ from maia.cli.trust.grants import right
 from maia.cli.trust.key import KEY_FILE, open_key
 from maia.clock import system_now
 from maia.config.settings import BadConfig, Defaults
+from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.credentials import Owner
@@ -43,14 +44,23 @@ class GatewayFile:
         """Read the file, the environment and flags; refuse a gateway of nothing."""
         from maia.gateway.server.config import read_config
 
-        if self.config is None and self.org is None:
-            raise typer.BadParameter("say --config FILE, or --org FOLDER for the gateway of an organisation")
-        ours = None if self.org is None else opened(self.org)
+        ours = self.organisation()
         config = self.config
         if ours is not None and config is None and (ours.folder / "gateway.toml").is_file():
             config = ours.folder / "gateway.toml"
         defaults = None if ours is None else Defaults(f"`{ours.folder}`", _defaults(ours))
         return read_config(config, flags=flags, environment=os.environ, defaults=defaults)
+
+    def organisation(self) -> Organisation | None:
+        """Return the organisation that is meant: with neither option, the one whose folder this is."""
+        if self.config is not None and self.org is None:
+            return None
+        try:
+            return opened(self.org)
+        except BadInput as problem:
+            if self.org is None:
+                problem.add_note("say --config FILE, or --org FOLDER for the gateway of an organisation")
+            raise
 
 
 def _defaults(ours: Organisation) -> dict[str, object]:
@@ -154,11 +164,11 @@ def account(
     """
     from maia.gateway.server.account_folder import AccountFolder
 
-    if rights.may and file.org is None:
+    ours = file.organisation()
+    if rights.may and ours is None:
         raise typer.BadParameter("--may needs --org FOLDER, whose key grants the rights")
     settings = file.read({})
     bound = None if client is None else read_principal(client)
-    ours = None if file.org is None else opened(file.org)
     wanted = [] if ours is None else ours.rights(rights.may or (), **rights.terms)
     folder, made, token = AccountFolder(settings.data).add(name, bound)
     given = [] if ours is None else ours.add_account(name, folder, wanted)

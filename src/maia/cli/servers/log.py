@@ -57,7 +57,17 @@ def list_log(place: str = PLACE) -> Answer:
     Examples:
         maia log list events
         maia log list s3://city-logs/north --json
+        maia log list 's3://city-logs/*'
     """
+    if not place.endswith("/*"):
+        return _listed(place)
+    from maia.places import places_of
+
+    logs = map(_listed, (str(one) for one in places_of(place)))
+    return several("logs", logs, none=f"there is no folder in `{place[:-2]}`", apart=True)
+
+
+def _listed(place: str) -> Answer:
     view = _opened(place)
     by_type: defaultdict[bytes, list[Segment]] = defaultdict(list)
     for segment in view.state.segments.values():

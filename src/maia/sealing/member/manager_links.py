@@ -235,5 +235,5 @@ class ManagerLinks(Endpoint[Session]):
 
     def again(self, failures: int, now: Instant) -> Instant:
         """Return when to ask again after so many refusals."""
-        wait = doubled(self.settings.again_s, failures, most=self.settings.again_max_s)
+        wait = doubled(self.settings.again_s, failures, most=float(self.settings.again_max_s))
         return seconds_after(now, wait)

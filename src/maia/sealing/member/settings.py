@@ -30,16 +30,17 @@ class MemberSettings:
     """How often the member compares its newest epoch with the manager's."""
     dial_again_s: float = 0.1
     """How long to wait before dialling again; doubled after each failure."""
-    again_s: int = 1
+    again_s: float = 0.1
     """How long to wait before asking again; doubled after each refusal."""
     again_max_s: int = 60
     types_max: int = 4096
 
     def __post_init__(self) -> None:
         """Refuse waits without an end."""
-        if min(self.handshake_s, self.answer_s, self.check_s, self.again_s) < 1:
+        if min(self.handshake_s, self.answer_s, self.check_s) < 1:
             raise BadInput("INPUT-MEMBER-SETTINGS", "a member waits at least one second for any answer")
-        if not 0 < self.dial_again_s <= self.again_max_s or self.again_max_s < self.again_s:
+        first = self.dial_again_s, self.again_s
+        if min(first) <= 0 or max(first) > self.again_max_s:
             raise BadInput("INPUT-MEMBER-SETTINGS", "the longest wait is not shorter than the first")
 
 
