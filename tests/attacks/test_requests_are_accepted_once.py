@@ -212,3 +212,51 @@ def test_the_ends_of_time_are_moments_like_others(end):
     make(signed(at=Instant(end)), memory, at=Instant(end))
     with raises("REQUEST-REPLAYED"):
         make(signed(at=Instant(end)), memory, at=Instant(end))
+
+
+HOUR_S = 3600
+
+
+def accepted_an_hour_ahead():
+    """Accept a request by clocks that are an hour ahead for as long as it takes to forget it."""
+    memory, wrong = ReplayMemory(), signed(at=later(HOUR_S))
+    make(signed(nonce=b"a" * 16), memory)
+    make(wrong, memory, at=later(HOUR_S))
+    make(signed(at=later(HOUR_S + 300), nonce=b"b" * 16), memory, at=later(HOUR_S + 300))
+    assert memory.horizon == later(HOUR_S)
+    return memory, wrong
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_clock_that_was_an_hour_ahead_for_minutes_refuses_nobody_once_it_is_right(is_restarted):
+    """A78: what was forgotten meanwhile closes that moment of the next hour, and not the time up to it."""
+    memory, _ = accepted_an_hour_ahead()
+    if is_restarted:
+        memory = ReplayMemory.from_parts([memory.to_bytes()])
+    make(signed(at=later(310), nonce=b"c" * 16), memory, at=later(310))
+    make(signed(at=later(HOUR_S - 61), nonce=b"d" * 16), memory, at=later(HOUR_S - 61))
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_was_accepted_and_forgotten_an_hour_ahead_is_refused_when_its_time_comes(is_restarted):
+    """A65: its time stamp is good then, and it was accepted before."""
+    memory, wrong = accepted_an_hour_ahead()
+    if is_restarted:
+        memory = ReplayMemory.from_parts([memory.to_bytes()])
+    make(signed(at=later(310), nonce=b"c" * 16), memory, at=later(310))
+    with raises("REQUEST-STALE"):
+        make(wrong, memory, at=later(HOUR_S))
+    with raises("REQUEST-STALE"):
+        make(signed(nonce=b"a" * 16), memory, at=later(1))
+
+
+def test_clocks_that_jump_for_ever_take_no_memory():
+    """A65: of very many moments the oldest are closed together."""
+    memory = ReplayMemory()
+    for number in range(40):
+        make(signed(at=later(1000 * number), nonce=bytes([number]) * 16), memory, at=later(1000 * number))
+    assert len(memory.forgotten) <= 16
+    assert len(memory.to_bytes()) < 1000
+    for number in range(39):
+        with raises("REQUEST-STALE"):
+            make(signed(at=later(1000 * number), nonce=bytes([number]) * 16), memory, at=later(1000 * number))

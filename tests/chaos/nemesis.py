@@ -72,6 +72,8 @@ class Nemesis:
     guests: dict[str, float] = field(default_factory=dict)
     """Readers whose right was revoked, and until when somebody who hears nothing may accept it."""
     bursts: dict[str, str] = field(default_factory=dict)
+    statuses: dict[str, Any] = field(default_factory=dict)
+    """What each broker says of itself when the run ends: why something has not arrived is in there."""
     _places: dict[str, threading.RLock] = field(default_factory=lambda: defaultdict(threading.RLock))
     _stops: threading.Event = field(default_factory=threading.Event)
 
@@ -113,6 +115,8 @@ class Nemesis:
                 break
             time.sleep(2.0)
         self._stops.set()
+        if not verdict.is_good or verdict.lost:
+            self.statuses = {name: self._status(one) for name, one in self.network.organisations.items()}
         return verdict
 
     def check(self) -> Verdict:
@@ -156,11 +160,19 @@ class Nemesis:
                 for kind, waits in sorted(by_kind.items())
             },
             "findings": [str(one) for one in joined(verdict.findings)[:200]],
+            "brokers": self.statuses,
             "struck": [
                 f"{one.began_at:.1f} to {one.healed_at:.1f}: {one.fault}{one.note and f' ({one.note})'}"
                 for one in self.struck
             ],
         }
+
+    def _status(self, ours: Organisation) -> object:
+        try:
+            data = ("--data", ours.kept[1], "--json")
+            return json.loads(self.network.run("status", *data))
+        except (RuntimeError, ValueError) as problem:
+            return str(problem)
 
     # ------------------------------------------------------------ faults
 

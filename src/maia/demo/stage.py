@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from maia.client.api.subscription import ReceivedEvent
     from maia.ledger.records import Disclosure
 
-_SETTLE_S: Final = 90.0
+_SETTLE_S: Final = 180.0
 _ARRIVE_S: Final = 60.0
 _PROBE_S: Final = 0.1
 _MOMENT_S: Final = 0.5

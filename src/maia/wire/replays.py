@@ -4,13 +4,15 @@ The edge of a broker asks once per signed request. Inside the window of clock
 skew the answer comes from memory, by principal and nonce; outside of it the
 time stamp alone refuses. Nothing inside the window is ever forgotten: a full
 memory refuses new requests instead. Whatever was forgotten left behind its
-time stamp, below which nothing is accepted again, so that a clock that steps
-back does not bring old requests back to life.
+time stamp, about which nothing is accepted again, so that a clock that steps
+back does not bring old requests back to life. Time stamps that were forgotten
+are ranges: a clock that was an hour ahead, with requests of that hour, closes
+that moment of the next hour, and not all the time up to it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, TypeAlias
@@ -27,6 +29,9 @@ _MOMENT_BYTES: Final = 8
 _RECORD_BYTES: Final = _MOMENT_BYTES + 32 + NONCE_BYTES
 _MARK_BYTES: Final = 8
 _PLACES: Final = 1024
+_RANGES_MAX: Final = 16
+_JOINED_WITHIN: Final = 60 * SECOND
+"""Requests that were signed closer together than this were forgotten as one range."""
 REPLAYS_MAX: Final = 1 << 16
 REPLAYS_PER_PRINCIPAL_MAX: Final = 1 << 10
 PAGES: Final = 64
@@ -38,12 +43,18 @@ _Nonce: TypeAlias = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NON
 _Entry: TypeAlias = tuple[_Moment, _Key, _Nonce]
 
 
+_Range: TypeAlias = tuple[_Moment, _Moment]
+Forgotten: TypeAlias = list[tuple[Instant, Instant]]
+"""From when to when requests were signed that are forgotten, in order and without touching each other."""
+
+
 class _KeptRequest(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """A memory, or one page of it, as it is stored."""
+    """A memory, or one page of it, as it is stored; `ranges` is not written if there is none."""
 
     version: Annotated[int, Meta(ge=1, le=1)]
     horizon: _Moment | None
     entries: Annotated[list[_Entry], Meta(max_length=1 << 20)]
+    ranges: Annotated[list[_Range], Meta(max_length=_RANGES_MAX)] = []
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -56,9 +67,9 @@ def page_of(nonce: bytes) -> int:
 
 
 class ReplayMemory:
-    """The requests received within the window, and the time stamp below which nothing is accepted.
+    """The requests received within the window, and the time stamps that are not accepted again.
 
-    `horizon` begins as given. A broker that lost its memory begins with the
+    Everything up to `horizon` is forgotten at the beginning. A broker that lost its memory begins with the
     present moment, and so accepts nothing that was signed before it started.
     """
 
@@ -69,7 +80,7 @@ class ReplayMemory:
         "_by_second",
         "_count",
         "_entries_max",
-        "_horizon",
+        "_forgotten",
         "_in_order",
         "_marks",
         "_of_principal",
@@ -85,7 +96,9 @@ class ReplayMemory:
         horizon: Instant | None = None,
     ) -> None:
         self._entries_max, self._per_principal_max = entries_max, per_principal_max
-        self._horizon = horizon
+        self._forgotten: Forgotten = []
+        if horizon is not None:
+            self.refuse_up_to(horizon)
         self._seconds: list[int] = []
         """The seconds of which there are records, the oldest first."""
         self._by_second: dict[int, bytearray] = {}
@@ -101,18 +114,17 @@ class ReplayMemory:
 
     @property
     def horizon(self) -> Instant | None:
-        """Return the time stamp up to which every request is refused, or None."""
-        return self._horizon
+        """Return the newest time stamp that was forgotten, or None."""
+        return self._forgotten[-1][1] if self._forgotten else None
 
     def check_unheard(self, principal: Principal, nonce: bytes, *, signed_at: Instant) -> None:
         """Return if this request is new and can be remembered; raise if not."""
         place, mark = _mark_of(principal.key + nonce)
         if _find(self._marks.get(place, b""), mark) >= 0:
             raise Refusal("REQUEST-REPLAYED", "this request has been made before; sign a new one")
-        if self._horizon is not None and signed_at <= self._horizon:
-            raise Refusal(
-                "REQUEST-STALE", f"requests signed up to `{self._horizon}` are forgotten; sign a new one"
-            )
+        upto = self._forgotten_with(signed_at)
+        if upto is not None:
+            raise Refusal("REQUEST-STALE", f"requests signed up to `{upto}` are forgotten; sign a new one")
         if self._of_principal[principal.key] >= self._per_principal_max:
             raise Refusal(
                 "REQUEST-TOO-MANY",
@@ -159,18 +171,45 @@ class ReplayMemory:
         self._of_principal[key] -= 1
         if not self._of_principal[key]:
             del self._of_principal[key]
-        self.refuse_up_to(Instant(moment))
+        self._refuse_between(Instant(moment), Instant(moment))
 
     def refuse_up_to(self, signed_at: Instant) -> None:
-        """Refuse every request signed at this moment or before it; the horizon never falls."""
-        if self._horizon is None or signed_at > self._horizon:
-            self._horizon = signed_at
+        """Refuse every request signed at this moment or before it, from now on."""
+        self._refuse_between(Instant(INSTANT_MIN), signed_at)
+
+    def _forgotten_with(self, signed_at: Instant) -> Instant | None:
+        """Return up to when requests are forgotten that were signed about then; None if they are known."""
+        at = bisect_right(self._forgotten, (signed_at, Instant(INSTANT_MAX))) - 1
+        if at >= 0 and signed_at <= self._forgotten[at][1]:
+            return self._forgotten[at][1]
+        return None
+
+    def _refuse_between(self, first: Instant, last: Instant) -> None:
+        """Refuse every request that was signed in a range, and what lies between it and one close by."""
+        ranges = self._forgotten
+        if ranges and ranges[-1][0] <= first <= ranges[-1][1] + _JOINED_WITHIN:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], last))
+            return
+        joined: Forgotten = []
+        for one in sorted([*ranges, (first, last)]):
+            if joined and one[0] <= joined[-1][1] + _JOINED_WITHIN:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], one[1]))
+            else:
+                joined.append(one)
+        while len(joined) > _RANGES_MAX:  # the oldest are the ones that no clock comes back to
+            joined[:2] = [(joined[0][0], joined[1][1])]
+        self._forgotten = joined
+
+    @property
+    def forgotten(self) -> Forgotten:
+        """Return from when to when requests were signed that are refused because they are forgotten."""
+        return list(self._forgotten)
 
     def to_bytes(self, page: int | None = None) -> bytes:
         """Return the memory, or one page of it, to be kept across a restart."""
         every = (record for records in self._by_second.values() for record in _records_in(records))
         some = (one for one in every if page is None or page_of(one[-NONCE_BYTES:]) == page)
-        return records_to_bytes(some, self._horizon)
+        return records_to_bytes(some, self._forgotten)
 
     @classmethod
     def from_parts(
@@ -190,6 +229,8 @@ class ReplayMemory:
             kept = _read(part)
             if kept.horizon is not None:
                 memory.refuse_up_to(Instant(kept.horizon))
+            for first, last in kept.ranges:
+                memory._refuse_between(Instant(first), Instant(last))
             for signed_at, key, nonce in kept.entries:
                 memory._add(_moment_bytes(signed_at) + key + nonce)
         return memory
@@ -248,10 +289,13 @@ def record_of(principal: Principal, nonce: bytes, signed_at: Instant) -> bytes:
     return _moment_bytes(signed_at) + principal.key + nonce
 
 
-def records_to_bytes(records: Iterable[bytes], horizon: Instant | None) -> bytes:
-    """Return records and a horizon as they are kept across a restart."""
+def records_to_bytes(records: Iterable[bytes], forgotten: Forgotten) -> bytes:
+    """Return records, and what was forgotten, as they are kept across a restart."""
     entries = [_entry(record) for record in sorted(records)]
-    return _ENCODER.encode(_KeptRequest(1, None if horizon is None else +horizon, entries))
+    is_all_before = bool(forgotten) and forgotten[0][0] == INSTANT_MIN
+    horizon = +forgotten[0][1] if is_all_before else None
+    ranges = [(+first, +last) for first, last in forgotten[is_all_before:]]
+    return _ENCODER.encode((1, horizon, entries, ranges) if ranges else (1, horizon, entries))
 
 
 def _moment_bytes(moment: int) -> bytes:

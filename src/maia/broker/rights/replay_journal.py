@@ -31,7 +31,6 @@ class _Volume:
     """Some requests, written together; `newest` is the latest time stamp among them."""
 
     name: str
-    horizon: Instant | None
     newest: Instant
     records: list[bytes] = field(default_factory=list)
     is_whole: bool = False
@@ -80,13 +79,12 @@ class ReplayJournal:
         volume = self._open_volume(request.at)
         volume.records.append(record_of(signed.signer, request.nonce, request.at))
         volume.newest = max(volume.newest, request.at)
+        # What a dropped volume knew must stay refused, should the clock step back after a restart.
+        self.memory.forget_before(oldest)
         dropped: list[Keep] = []
         while len(self._volumes) > 1 and self._volumes[0].newest < oldest:
-            left_behind = self._volumes.popleft()
-            # What a dropped volume knew must stay refused, should the clock step back after a restart.
-            volume.horizon = max(volume.horizon or left_behind.newest, left_behind.newest)
-            dropped.append(Keep(left_behind.name, None))
-        turn.keep(Keep(volume.name, records_to_bytes(volume.records, volume.horizon), link), *dropped)
+            dropped.append(Keep(self._volumes.popleft().name, None))
+        turn.keep(Keep(volume.name, records_to_bytes(volume.records, self.memory.forgotten), link), *dropped)
 
     def _open_volume(self, at: Instant) -> _Volume:
         last = self._volumes[-1] if self._volumes else None
@@ -99,7 +97,7 @@ class ReplayJournal:
     def _new_volume(self, newest: Instant) -> _Volume:
         self._number += 1
         name = f"{KEPT_REQUESTS}{self._number:0{_DIGITS}d}"
-        volume = _Volume(name, self.memory.horizon, newest)
+        volume = _Volume(name, newest)
         self._volumes.append(volume)
         return volume
 
