@@ -9,6 +9,7 @@ import pytest
 
 from maia.client import Ended
 from maia.credentials import Action, SignedCertificate, certificate_to_bytes
+from maia.credentials.brokers import AS_BROKER
 from maia.events import AttributeUid, attribute_uid
 from maia.testing import NetClient
 from maia.wire import PROTOCOL_VERSION, Advertise, Failed, Greeting, Message, Publish, Subscribe, Welcome
@@ -22,7 +23,7 @@ CCS = STORY.principal("CCS")
 
 def met_at_a_closed_broker(*connect: Action) -> Played:
     """Let a camera be welcomed by a broker of CCS that shows a right to connect, and these others."""
-    shown = [STORY.grant("PITO", "CCS", STORY.network, Action.CONNECT, *connect)]
+    shown = [STORY.grant("PITO", "CCS", STORY.network, *AS_BROKER, *connect)]
     played = Played()
     played.start()
     played.link_opens()

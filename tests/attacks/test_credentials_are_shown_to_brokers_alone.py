@@ -37,11 +37,11 @@ from maia.wire import (
     network_to_bytes,
 )
 from maia.wire.messages import Show
-from support.live import BROKER, STORY, client
+from support.live import AS_ITS_BROKER, BROKER, STORY, client
 
 MALLORY = SigningKey.from_seed(b"mallory".ljust(32, b"!"))
-CAMERA = "camera at Victoria"
-ALL = [certificate_to_bytes(signed) for signed in STORY.certificates]
+CAMERA, OTHER = "camera at Victoria", "billing office"
+ALL = [certificate_to_bytes(signed) for signed in AS_ITS_BROKER]
 
 
 @dataclass
@@ -120,6 +120,30 @@ async def test_nothing_is_shown_to_whoever_has_not_proved_a_right_to_connect(key
                 pass
         assert refused.value.code in NOT_A_BROKER
         assert not any(isinstance(message, Hello | Advertise | Subscribe) for message in server.heard)
+
+
+@pytest.mark.parametrize("who", [OTHER, "Met", "PITO"], ids=["a member", "an organisation", "the owner"])
+@in_a_loop
+async def test_whoever_may_connect_and_was_not_made_a_broker_passes_for_none(who: str):
+    """A19, A118: with its own certificates and a true broker's beside them, a key is shown nothing."""
+    async with serving(STORY.keys[who], greeting()) as server:
+        with pytest.raises(maia.Refusal, match="no organisation has made its key a broker") as refused:
+            async with client(CAMERA, server.address):
+                pass
+        assert refused.value.code == "REFUSED-BROKER-NOT-TRUSTED"
+        assert server.raw == 0
+
+
+@in_a_loop
+async def test_with_organisations_named_no_broker_of_another_one_is_spoken_to():
+    """C16: who was made a broker by another organisation than the client's is told nothing."""
+    async with serving(STORY.keys[BROKER], greeting()) as server:
+        with pytest.raises(maia.Refusal, match=str(STORY.owner.principal)) as refused:
+            async with client(CAMERA, server.address, brokers_of=[STORY.principal("Met")]):
+                pass
+        assert (refused.value.code, server.raw) == ("REFUSED-BROKER-NOT-TRUSTED", 0)
+        async with client(CAMERA, server.address, brokers_of=[STORY.owner.principal]):
+            assert server.raw > 0
 
 
 @in_a_loop

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 
 from maia.clock import system_now
 from maia.credentials import Action
+from maia.credentials.brokers import AS_BROKER
 from maia.testing import in_a_loop, serving, soon
 from maia.testing.refusals import raises
 from support.live import STORY, client
@@ -16,9 +17,9 @@ CAMERA, BILLING = "camera at Victoria", "billing office"
 @in_a_loop
 async def test_a_broker_serves_what_it_may_itself_and_all_where_the_network_is_open():
     cast = STORY
-    connect = cast.grant("PITO", "CCS", cast.network, Action.CONNECT)
+    connect = cast.grant("PITO", "CCS", cast.network, *AS_BROKER)
     both = cast.grant("PITO", "CCS", cast.definition, Action.PUBLISH, Action.SUBSCRIBE)
-    opened = cast.grant("PITO", "CCS", cast.network, Action.CONNECT, Action.SERVE)
+    opened = cast.grant("PITO", "CCS", cast.network, *AS_BROKER, Action.SERVE)
     async with AsyncExitStack() as stack:
 
         async def broker(*held):

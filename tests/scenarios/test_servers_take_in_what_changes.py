@@ -220,7 +220,8 @@ def test_certificates_are_pushed_to_the_client_and_the_broker_that_they_are_for(
     shutil.copytree(institute.folder / "doctor.maia", home / "laptop.maia")  # and nothing is copied later
     here, there = world.hospital.addresses["broker"], institute.addresses["broker"]
     profile = home / "laptop.maia" / "profile.toml"
-    profile.write_text(profile.read_text().replace(there, here))
+    with_hospital = f'brokers_of = ["{owner}", '
+    profile.write_text(profile.read_text().replace(there, here).replace("brokers_of = [", with_hospital))
     with (
         maia.connect(home / "laptop.maia") as doctor,
         maia.connect(home / "hospital" / "porter.maia") as porter,

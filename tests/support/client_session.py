@@ -35,7 +35,9 @@ from support.numberplate import tell_numberplate_story
 
 NOW = Instant(1_800_000_000_000_000)
 STORY = tell_numberplate_story(b"a session", now=NOW)
-SHOWN = [certificate_to_bytes(signed) for signed in STORY.certificates]
+IS_BROKER = STORY.broker_right(STORY.principal("CCS"))
+"""The owner's word that CCS is a broker, as the broker of these tests shows it."""
+SHOWN = [certificate_to_bytes(signed) for signed in (*STORY.certificates, IS_BROKER)]
 LEASE_S = 60
 M = TypeVar("M", bound=Message)
 

@@ -59,7 +59,7 @@ FETCH_S: Final = 30.0
 BEGIN_S: Final = 5.0
 """How long a client that starts waits for testers."""
 
-_FETCHED: Final = (TestKind.CRL, TestKind.TIMED_CRL, TestKind.REVALIDATION)
+_FETCHED: Final = frozenset(TestKind) - {TestKind.ONE_TIME}
 
 
 class TestersUnavailable(Unavailable):

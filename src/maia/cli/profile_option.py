@@ -34,6 +34,7 @@ _FILLED: Final = {
     "--network": "network",
     "--coordinator": "coordinator",
     "--broker": "brokers",
+    "--brokers-of": "brokers_of",
     "--types": "types",
     "--server": "server",
     "--domain": "domain",

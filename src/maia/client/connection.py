@@ -2,9 +2,9 @@
 
 It dials, shakes hands (`maia.sessions.session`), listens for as long as the
 broker gives signs of life, and begins again with the next address when a link
-ends. It shows its certificates only to a peer that has shown a right to
-connect to the network (A19), and only those for its own right to connect.
-What stood is asked for again after each welcome (`requests.py`).
+ends. It shows its certificates only to a peer that has shown that it was made a
+broker of the network (A19), and only those for its own right to connect. What stood
+is asked for again after each welcome (`requests.py`).
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Connection(Endpoint[Session]):
         return statements if sum(map(len, statements)) < HANDSHAKE_BYTES_MAX // 2 else []
 
     def admit(self, session: Session, vouched: VouchedFor | None, now: Instant) -> list[Effect]:
-        """Verify that a broker may connect to the network, and is one of those to talk to."""
+        """Verify that the peer is a broker of the network, and one of those to talk to (C16)."""
         del vouched
         settings, peer = self._settings, session.peer
         if settings.brokers is not None and peer not in settings.brokers:
@@ -162,11 +162,12 @@ class Connection(Endpoint[Session]):
         try:
             shown = [certificate_from_bytes(data) for data in session.shown]
             asked = Request(peer, Action.CONNECT, settings.network)
-            self._wallet.check_shown(asked, shown, session.take_statements(lambda _: True), now)
+            statements = session.take_statements(lambda _: True)
+            self._wallet.check_broker(asked, shown, statements, now, brokers_of=settings.brokers_of)
         except MaiaError as problem:
             raise Refusal(
                 "REFUSED-BROKER-NOT-TRUSTED",
-                f"`{peer}` has not shown a right to connect to `{settings.network.name}`: {problem.message}",
+                f"`{peer}` has not shown that it is a broker of `{settings.network.name}`: {problem.message}",
             ) from problem
         return []
 

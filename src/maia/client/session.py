@@ -4,7 +4,7 @@
     session.take_notices() -> [Delivered(...), Taken(...), ...]
 
 It has no clock and no socket. It shows its credentials to nobody who has not
-first shown a right to connect to the network (A19), renews what stands before
+first shown that it was made a broker (A19), renews what stands before
 the lease ends, and asks for all of it again after a reconnection. How it comes
 to a broker is in `connection.py`, what it wants there in `requests.py`.
 """

@@ -18,7 +18,7 @@ class ClientSettings:
     """Brokers, in the order of preference; the next one is tried when one fails."""
     credentials: tuple[SignedCertificate, ...] = field(default=(), repr=False)
     brokers: frozenset[Principal] | None = None
-    """The only brokers to talk to; None for every broker that may connect to the network."""
+    """The only brokers to talk to; None for every broker of the network."""
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     statements: tuple[SignedStatement, ...] = field(default=(), repr=False)
     """Statements by which certificates that demand one are known to count still."""
@@ -26,6 +26,8 @@ class ClientSettings:
     """The client's own identity statement, shown on every link."""
     trust: IdentityTrust | None = None
     """Whose identity statements are believed: of brokers on statement links, and of publishers."""
+    brokers_of: frozenset[Principal] | None = None
+    """The organisations whose brokers to talk to; None for those of every organisation."""
     handshake_s: int = 10
     dial_again_s: float = 0.25
     """About how long to wait after the first failure; each further one doubles it."""

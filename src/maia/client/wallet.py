@@ -9,7 +9,7 @@ the client was given go along (RFC 2693: the requester brings the evidence).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
@@ -34,7 +34,8 @@ from maia.credentials import (
     steady_period,
 )
 from maia.credentials.authority import AttributeSet
-from maia.errors import MaiaError
+from maia.credentials.brokers import as_broker, made_by
+from maia.errors import MaiaError, Refusal
 from maia.events import AttributeUid, Instant
 from maia.policy import NO_FACTS, Denial, Evidence, PolicyRefusal, Reason, Request, decide, gather_evidence
 from maia.policy.decide import left_out
@@ -167,18 +168,32 @@ class Wallet:
         shown = {signed.id: signed for chain in evidence.chains for signed in chain.certificates}
         return [certificate_to_bytes(signed) for signed in shown.values()], left_out(evidence)
 
-    def check_shown(
+    def check_broker(
         self,
         request: Request,
         shown: Iterable[SignedCertificate],
         statements: Iterable[SignedStatement],
         now: Instant,
+        *,
+        brokers_of: Container[Principal] | None = None,
     ) -> None:
-        """Raise the kernel's refusal unless what a peer has shown permits `request`, which is to connect.
+        """Raise unless what a peer has shown makes it a broker, and permits `request`, which is to connect.
 
-        Statements count that are by the testers or issuers of what was shown.
+        Only the word of an organisation in `brokers_of` makes it one, or of any (C16, C18). Statements count
+        that are by the testers or issuers of what was shown.
         """
-        pool, monitor = tuple(shown), self._validity(now)
+        broker = request.principal
+        every = as_broker(shown, broker)
+        pool = every if brokers_of is None else as_broker(every, broker, brokers_of.__contains__)
+        if not made_by(broker, pool):
+            others = ", ".join(f"`{one}`" for one in sorted(map(str, made_by(broker, every))))
+            raise Refusal(
+                "REFUSED-BROKER-NOT-TRUSTED",
+                f"it is a broker of {others}, and of no organisation that `brokers_of` names"
+                if others
+                else "no organisation has made its key a broker",
+            )
+        monitor = self._validity(now)
         concerned = {by for signed in pool for by in speakers(signed)}
         for said in statements:
             if said.statement.by in concerned:

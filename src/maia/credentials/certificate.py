@@ -36,10 +36,12 @@ from maia.expressions.syntax import Scope
 
 
 class TestKind(Enum):
-    """What a verifier must hold before it believes a certificate."""
+    """What a verifier must hold before it believes a certificate, or hear from then on."""
 
     __test__ = False  # pytest would otherwise take the name for a promise
 
+    FOLLOWED_CRL = "followed-crl"
+    """The certificate not in the newest list that has come: lists are followed, and none is waited for."""
     CRL = "crl"
     """Some list of what is revoked, however old, and the certificate not in the newest."""
     TIMED_CRL = "timed-crl"

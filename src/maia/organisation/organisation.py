@@ -63,6 +63,7 @@ from maia.credentials import (
     FIRST_VERSION,
     Action,
     AuthorisationCertificate,
+    Authority,
     NetworkName,
     Owner,
     Principal,
@@ -160,6 +161,8 @@ _ROLL_S: Final = 10
 """How soon recorded events are in tables."""
 _PASSPHRASE: Final = "MAIA_PASSPHRASE"  # noqa: S105 - the name of a variable, not a secret
 _REVOKED: Final = "revoked"
+_FIRST: Final = "broker"
+"""What an organisation's first broker is called."""
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PORTS: Final = range(15_000, 32_000)
 """Below those that systems give to outgoing connections, which could take one before its server starts."""
@@ -309,6 +312,7 @@ class Organisation:
             network=self.network.name,
             coordinator=PrincipalWord(str(self.network.owner)),
             brokers=(self._settings.broker,),
+            brokers_of=(PrincipalWord(str(self.principal)),),
             server=self._settings.server,
             domain=PrincipalWord(str(self.principal)),
             log=PlaceWord(self.folder / "log"),
@@ -631,14 +635,70 @@ class Organisation:
         make_private_folder(self.folder / f"{name}-certs")
         added = (*self._settings.brokers, f"{name}@{listen}")
         self._save_settings(msgspec.structs.replace(self._settings, brokers=added))
-        for file in (self.folder / "broker-certs").glob("*-*.cert"):  # what it lets members do with types
-            one = read_certificates([file])[0].certificate
-            if isinstance(one, AuthorisationCertificate) and isinstance(one.authority.resources, TypePattern):
-                for action in one.authority.actions:
-                    self._let_broker_over(one.authority.resources, action, self._signing())
+        self._let_brokers_do(self._done_by_brokers())
         self._write_members()
         self.prepare_servers()
         return AddedBroker(public_half(self.folder / f"{name}.key"), listen, self.folder / f"{name}.toml")
+
+    def remove_broker(self, name: str, *, reason: str = "") -> RevokedAnswer:
+        """Make one of our brokers none any more, at our own server; its key is given nothing again.
+
+        The first one goes on with another key, once it is started again.
+        """
+        return self.revoke(str(self.key_of_broker(name)), reason=reason)
+
+    def key_of_broker(self, name: str) -> Principal:
+        """Return the key of one of our brokers: of one that was added, or of the first one, `broker`."""
+        if name not in (known := [_FIRST, *(one for one, _ in self._added())]):
+            raise BadInput(
+                "INPUT-ORGANISATION", f"`{self.name}` has no broker `{name[:64]}`; it has {', '.join(known)}"
+            )
+        return public_half(self.folder / f"{name}.key")
+
+    def _put_broker_aside(self, key: Principal) -> None:
+        """Go on without a broker whose key was revoked; the first one gets new keys."""
+        folder = next((certs for certs, keys in self._brokers() if key in keys), None)
+        if folder is None:
+            return
+        name = folder.name.removesuffix("-certs")
+        done, aside = self._done_by_brokers(), self.folder / _REVOKED / f"{name}-{key_file_name(key)[:8]}"
+        make_private_folder(aside)
+        for file in map(self.folder.joinpath, (f"{name}.key", f"{name}.pub", f"{name}-certs")):
+            file.replace(aside / file.name)
+        if name == _FIRST:
+            for number in range(1, self._settings.processes + 1) if self._settings.processes > 1 else ():
+                process_key(self.folder / "broker-data", number).replace(aside / f"{name}-{number}.key")
+                (self.folder / f"{name}-{number}.pub").replace(aside / f"{name}-{number}.pub")
+            _new_key(self.folder / f"{name}.key")
+            make_private_folder(self.folder / f"{name}-certs")
+            self.make_process_keys()
+        else:
+            left = tuple(one for one in self._settings.brokers if one.partition("@")[0] != name)
+            self._save_settings(msgspec.structs.replace(self._settings, brokers=left))
+            for file in (self.folder / f"{name}.toml", self.folder / f"{name}.generated.toml"):
+                file.replace(aside / file.name)
+        self._let_brokers_do(done)
+        self._write_members()
+        self.prepare_servers()
+
+    def _keys_with(self, key: Principal) -> list[Principal]:
+        """Return the keys that end with this one: those of all processes of a broker."""
+        return next((keys for _, keys in self._brokers() if key in keys), [key])
+
+    def _done_by_brokers(self) -> list[Authority]:
+        """Return what brokers let members do with types."""
+        files = sorted(one for certs, _ in self._brokers() for one in certs.glob("*-*.cert"))
+        found = (signed.certificate for signed in read_certificates(files))
+        return [
+            one.authority for one in found
+            if isinstance(one, AuthorisationCertificate) and isinstance(one.authority.resources, TypePattern)
+        ]  # fmt: skip
+
+    def _let_brokers_do(self, done: Iterable[Authority]) -> None:
+        for one in done:
+            if isinstance(one.resources, TypePattern):
+                for action in one.actions:
+                    self._let_broker_over(one.resources, action, self._signing())
 
     def add_account(self, name: str, folder: Path, rights: Sequence[Right]) -> list[SignedCertificate]:
         """Give an account of a gateway, which has its key in a folder, rights as a member has them."""
@@ -975,13 +1035,17 @@ class Organisation:
         ended, _, key = self._revoked_with(what, is_stolen=is_stolen)
         if key is None:
             return self._revoke(ended, reason)
-        file = self.folder / _REVOKED / key_file_name(key)
-        _write(file, f"{key}\n")  # first: from now on, our server gives it nothing
+        files = [self.folder / _REVOKED / key_file_name(one) for one in self._keys_with(key)]
+        for file, one in zip(files, self._keys_with(key), strict=True):
+            _write(file, f"{one}\n")  # first: from now on, our server gives it nothing
         try:
-            return self._revoke(ended, reason)
+            found = self._revoke(ended, reason)
         except MaiaError:
-            file.unlink(missing_ok=True)
+            for file in files:
+                file.unlink(missing_ok=True)
             raise
+        self._put_broker_aside(key)
+        return found
 
     def revoke_membership(self, subject: Principal, *, reason: str = "") -> RevokedAnswer:
         """End the membership of an organisation that was invited; its own types and members go with it."""
@@ -1244,8 +1308,9 @@ class Organisation:
 
     def _keep_network_right(self, subject: Principal, file: Path, *actions: Action) -> None:
         """Keep a certificate by which a broker or a member connects in a file; renew it in good time."""
-        wanted = over_network(self.network, *actions)
-        self._signing().keep_fresh(file, wanted, subject, may_delegate=False)
+        wanted, signing = over_network(self.network, *actions), self._signing()
+        tests = [signing.followed] if Action.BROKER in actions else []
+        signing.keep_fresh(file, wanted, subject, *tests, may_delegate=False)
 
     def _write_member(self, folder: Path, name: str) -> None:
         """Write a member's profile, and let it connect to the organisation's network."""
@@ -1258,6 +1323,7 @@ class Organisation:
             "network": self.network.name,
             "coordinator": str(self.network.owner),
             "brokers": [self._settings.broker, *(listen for _, listen in self._added())],
+            "brokers_of": [str(self.principal)],
             "server": self._settings.server,
             "domain": str(self.principal),
             "wallet": "wallet",
@@ -1334,13 +1400,14 @@ class Organisation:
     def _given_to(self, key: Principal) -> list[SignedCertificate]:
         """Return all that we gave a key: what we issued, what its profile holds, and its rights by role."""
         folders = [one.path / "certs" for one in self._profiles() if public_half(one.key()) == key]
+        folders += [certs for certs, keys in self._brokers() if key in keys]
         found = [*self.issued_to(key), *read_certificates(folders)]
         with suppress(Unavailable):  # without our server, nothing is revoked
             found += self._registered()
-        now = system_now()
+        now, keys = system_now(), self._keys_with(key)
         ours = {
             one.id: one for one in found
-            if (one.certificate.issuer, one.certificate.subject) == (self.principal, key)
+            if one.certificate.issuer == self.principal and one.certificate.subject in keys
             and one.certificate.validity.contains(now)
             and not (self.folder / _REVOKED / file_of(one)).exists()
         }  # fmt: skip
@@ -1352,6 +1419,7 @@ class Organisation:
         places = [
             self.folder / f"{word}{PROFILE_SUFFIX}" / f"{word}.pub",
             self.folder / KNOWN / f"{word}.pub",
+            *(self.folder / f"{one}.pub" for one, _ in self._added() if one == word),
         ]
         named = [one for one in places if _FILE_NAME.fullmatch(word) and one.is_file()]
         if word.startswith("ed25519:") or path.suffix == ".pub":

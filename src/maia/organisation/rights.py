@@ -256,6 +256,11 @@ class Signing:
     def _listed(self) -> OnlineTest:
         return OnlineTest(TestKind.TIMED_CRL, self.key.principal, (self.statements_at,))
 
+    @property
+    def followed(self) -> OnlineTest:
+        """Name our lists for a right without which they could not travel: nobody waits for one."""
+        return replace(self._listed, kind=TestKind.FOLLOWED_CRL)
+
     def issued(
         self,
         authority: Authority,
@@ -270,19 +275,21 @@ class Signing:
         certificate = AuthorisationCertificate(self.key.principal, subject, may_delegate, authority, validity)
         return issue(certificate, self.key)
 
-    def keep_fresh(self, file: Path, authority: Authority, subject: Principal, *, may_delegate: bool) -> None:
+    def keep_fresh(
+        self, file: Path, authority: Authority, subject: Principal, *tests: OnlineTest, may_delegate: bool
+    ) -> None:
         """Keep what a server or a member needs in a file; issue it anew when half of its time is over."""
         ends = end_of(self.now, days=SERVER_DAYS)
         if file.exists():
             held = read_certificates([file])[0].certificate
-            last, wanted = held.validity.not_after, (authority, subject, may_delegate)
+            last, wanted = held.validity.not_after, (authority, subject, may_delegate, tests)
             is_same = (
                 isinstance(held, AuthorisationCertificate)
-                and (held.authority, held.subject, held.may_delegate) == wanted
+                and (held.authority, held.subject, held.may_delegate, held.validity.tests) == wanted
             )
             if is_same and last is not None and last - self.now > (ends - self.now) // 2:
                 return
-        given = self.issued(authority, subject, ends, may_delegate=may_delegate)
+        given = self.issued(authority, subject, ends, *tests, may_delegate=may_delegate)
         write_file(file, certificate_to_text(given).encode())
 
 

@@ -77,6 +77,8 @@ class ProfileSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who owns the network: a key, a .pub file or quorum:…."""
     brokers: PeerAddresses = ()
     """Brokers to connect to, the first one that answers."""
+    brokers_of: tuple[PrincipalWord, ...] = ()
+    """The organisations whose brokers they have to be; without one, those of every organisation."""
     server: Address | None = None
     """The HTTP interface of the domain's server."""
     domain: PrincipalWord | None = None

@@ -350,6 +350,8 @@ class Monitor:
         self, test: OnlineTest, signed: SignedCertificate, at: Instant, once: Collection[Once]
     ) -> BrokenChain | None:
         match test.kind:
+            case TestKind.FOLLOWED_CRL:
+                return None  # what the newest list says of it, was asked before
             case TestKind.CRL:
                 heard = (test.by, SeriesKind.LISTS) in self._series
                 return None if heard else _stale(signed, test)
@@ -526,9 +528,15 @@ def one_time_tests(signed: SignedCertificate) -> frozenset[Once]:
 
 def named_testers(certificates: Iterable[SignedCertificate]) -> frozenset[Principal]:
     """Return whose statements some of these certificates demand."""
-    return frozenset(test.by for signed in certificates for test in signed.certificate.validity.tests)
+    return frozenset(
+        test.by
+        for signed in certificates
+        for test in signed.certificate.validity.tests
+        if test.kind is not TestKind.FOLLOWED_CRL
+    )
 
 
 def speakers(signed: SignedCertificate) -> frozenset[Principal]:
     """Return who may say that a certificate does not count any more: its issuer and its testers."""
-    return named_testers((signed,)) | {signed.certificate.issuer}
+    tests = signed.certificate.validity.tests
+    return frozenset({signed.certificate.issuer, *(test.by for test in tests)})

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.laws
 CERTIFICATES = (
     certificate(),
     certificate(TestKind.CRL),
+    certificate(TestKind.FOLLOWED_CRL),
     certificate(TestKind.TIMED_CRL),
     certificate(TestKind.REVALIDATION),
     certificate(TestKind.REVALIDATION, TestKind.TIMED_CRL),

@@ -150,6 +150,17 @@ def test_a_word_that_was_stated_in_advance_is_looked_at_when_it_begins():
     assert not desk.is_missed(issuer, moment(60))
 
 
+def test_lists_that_are_followed_are_asked_for_and_never_missed():
+    followed = certificate(TestKind.FOLLOWED_CRL)
+    desk = desk_that_met(followed)
+    (issuer,) = desk.issuers.values()
+    assert desk.new == {issuer.by: issuer}
+    assert not desk.is_missed(issuer, moment(0))
+    assert not desk.is_refused(followed, moment(0))
+    hear(desk, crl(1, followed), 0)
+    assert desk.is_refused(followed, moment(0))
+
+
 @pytest.mark.parametrize("kind", [TestKind.CRL, TestKind.TIMED_CRL])
 def test_of_whom_nothing_was_heard_nothing_is_missed_on_the_way(kind):
     """Another broker has decided; this one refuses by what it has heard, and not by what it has not."""

@@ -271,7 +271,7 @@ def test_a_role_that_does_not_exist_or_other_arguments_are_refused(station):
         Station(MET).would_be_able("np_tracker", [PLATE], NOON)
 
 
-@pytest.mark.parametrize("kind", [TestKind.CRL, TestKind.TIMED_CRL, TestKind.REVALIDATION, TestKind.ONE_TIME])
+@pytest.mark.parametrize("kind", TestKind)
 def test_testers_are_asked_for_what_they_have_not_stated_and_for_nothing_else(station, kind):
     """A list without a period confirms what demands one, and no statement what is asked for each request."""
     plain = station.held(station.now)[0].certificate
@@ -282,7 +282,7 @@ def test_testers_are_asked_for_what_they_have_not_stated_and_for_nothing_else(st
         PITO,
     )
     station.hold([tested])
-    missed = () if kind is TestKind.ONE_TIME else (tested,)
+    missed = () if kind in (TestKind.ONE_TIME, TestKind.FOLLOWED_CRL) else (tested,)
     assert station.not_vouched_for(station.now) == missed
     period = period_from(station.now, microseconds=30_000_000)
     valid, none = frozenset({tested.id}), frozenset()

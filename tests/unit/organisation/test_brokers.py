@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from maia.config.input_files import read_certificates
-from maia.credentials.brokers import made_by, makes_broker
+from maia.credentials import Action, SignedCertificate, TestKind
+from maia.credentials.brokers import AS_BROKER, made_by, makes_broker
 from maia.credentials.keys import Principal
 from maia.keystore.key_files import public_half
 from maia.organisation import Organisation
@@ -49,6 +50,70 @@ def test_a_broker_is_added_with_the_rights_of_the_first_one_and_members_know_it(
     for member in (lab.path, ours.folder / "desk.maia"):
         profile = tomllib.loads((member / "profile.toml").read_text())
         assert profile["brokers"] == [ours.addresses["broker"], "127.0.0.1:7411"]
+
+
+@pytest.fixture
+def revoked(monkeypatch) -> list[SignedCertificate]:
+    """Return what is revoked from now on, without a server."""
+    ended: list[SignedCertificate] = []
+    monkeypatch.setattr(Organisation, "_revoke", lambda _self, given, _reason: ended.extend(given))
+    return ended
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_what_makes_a_broker_names_the_organisations_lists_and_waits_for_none(tmp_path, processes):
+    ours = Organisation.create(tmp_path / "hospital", processes=processes)
+    old = next(iter(read_certificates([ours.folder / "broker-certs" / "connect.cert"])))
+    (test,) = old.certificate.validity.tests
+    assert (test.kind, test.by) == (TestKind.FOLLOWED_CRL, ours.principal)
+    assert test.locations == (f"https://{ours.addresses['server']}/v1/statements",)
+
+
+def test_a_broker_that_is_removed_leaves_profiles_and_settings_and_its_key_is_given_nothing(
+    tmp_path, revoked
+):
+    ours = Organisation.create(tmp_path / "hospital")
+    ours.define("LabResult", "ward:string")
+    lab = ours.add_member("lab", may="publish:LabResult")
+    key = ours.add_broker("north").principal
+    ours.remove_broker("north", reason="replaced")
+    assert {one.certificate.subject for one in revoked} == {key}
+    assert {frozenset(one.certificate.authority.actions) for one in revoked} >= {
+        AS_BROKER,
+        frozenset({Action.PUBLISH}),
+    }
+    assert key in ours.revoked_keys()
+    assert list(ours.folder.glob("north*")) == []
+    profile = tomllib.loads((lab.path / "profile.toml").read_text())
+    assert profile["brokers"] == [ours.addresses["broker"]]
+    ours.prepare_servers()  # as `maia up` does, and nothing is given to the key
+    with raises("REFUSED-KEY-REVOKED"):
+        ours.grant(key, may="subscribe:LabResult")
+    assert ours.add_broker("north").principal != key
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_the_first_broker_that_is_revoked_goes_on_with_other_keys_and_the_same_rights(
+    tmp_path, revoked, processes
+):
+    ours = Organisation.create(tmp_path / "hospital", processes=processes)
+    ours.define("LabResult", "ward:string")
+    ours.add_member("lab", may="publish:LabResult")
+    certs = ours.folder / "broker-certs"
+    before, rights = brokers(certs), sorted(one.name for one in certs.glob("*-*.cert"))
+    ours.remove_broker("broker")
+    after = brokers(certs)
+    assert len(after) == len(before)
+    assert not before & after
+    assert public_half(ours.folder / "broker.key") in after
+    assert sorted(one.name for one in certs.glob("*-*.cert")) == rights
+    assert {one.certificate.subject for one in revoked} == before
+
+
+def test_only_a_broker_of_the_organisation_can_be_removed(tmp_path):
+    ours = Organisation.create(tmp_path / "hospital")
+    with raises("INPUT-ORGANISATION", match="it has broker"):
+        ours.remove_broker("hospital")
 
 
 @pytest.mark.parametrize("name", ["broker", "hospital", "north"])

@@ -25,7 +25,7 @@ from maia.credentials import (
 )
 from maia.testing import grant
 from maia.testing.refusals import error_code
-from maia.validity import ASSUMED_GOOD, Changed, Monitor, named_testers
+from maia.validity import ASSUMED_GOOD, Changed, Monitor, named_testers, speakers
 from maia.validity import series as standing_room
 from maia.validity.series import EARLY_MAX, HOLDS_MAX, SAID_MAX, SOURCES_MAX, SeriesKind
 from support.statements import (
@@ -41,6 +41,7 @@ from support.statements import (
 )
 
 UNTESTED = certificate()
+FOLLOWED = certificate(TestKind.FOLLOWED_CRL)
 LISTED = certificate(TestKind.CRL)
 TIMED = certificate(TestKind.TIMED_CRL)
 VOUCHED = certificate(TestKind.REVALIDATION)
@@ -59,6 +60,7 @@ def code_of(standing, signed, seconds, **named):
 def test_who_has_received_nothing_refuses_whatever_demands_a_test():
     standing = Monitor()
     assert code_of(standing, UNTESTED, 0) is None
+    assert code_of(standing, FOLLOWED, 0) is None
     assert code_of(standing, LISTED, 0) is CertificateStale
     assert code_of(standing, TIMED, 0) is CertificateStale
     assert code_of(standing, VOUCHED, 0) is CertificateStale
@@ -77,6 +79,17 @@ def test_the_problem_names_the_certificate():
 
 
 # ---------------------------------------------------------------- lists
+
+
+@pytest.mark.parametrize("by", [TESTER, ISSUER], ids=["tester", "issuer"])
+def test_lists_that_are_followed_revoke_and_are_not_waited_for(by):
+    standing = Monitor()
+    standing.receive(crl(1, since=0, by=by), moment(0))
+    assert code_of(standing, FOLLOWED, 3600) is None
+    standing.receive(crl(2, FOLLOWED, by=by), moment(3600))
+    assert code_of(standing, FOLLOWED, 3600) is CertificateRevoked
+    assert named_testers([FOLLOWED]) == set()
+    assert speakers(FOLLOWED) == {ISSUER.principal, TESTER.principal}
 
 
 def test_an_issuer_revokes_also_what_demands_no_test():

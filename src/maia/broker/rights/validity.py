@@ -107,6 +107,7 @@ class DependencyIndex:
         return self._by_link.get(link, ())
 
 
+_NOT_AWAITED: Final = frozenset({TestKind.ONE_TIME, TestKind.FOLLOWED_CRL})
 _STREAMS_MAX: Final = 8192
 _CERTIFICATES_MAX: Final = 65_536
 """Certificates that are remembered although nothing depends on them any more, or not yet."""
@@ -247,7 +248,7 @@ class ValidityTracker:
 
     def is_missed(self, issuer: StatementIssuer, at: Instant) -> bool:
         """Return whether a statement of an issuer is demanded that is not at hand for this moment."""
-        return not issuer.kinds - {TestKind.ONE_TIME} <= self.monitor.at_hand(issuer.by, at)
+        return not issuer.kinds - _NOT_AWAITED <= self.monitor.at_hand(issuer.by, at)
 
     def awaits(self, pool: Iterable[SignedCertificate], now: Instant) -> bool:
         """Return whether a certificate is refused only because a statement has not arrived yet."""

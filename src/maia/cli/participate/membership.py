@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from maia.client.api.client import Client
     from maia.client.api.moved_brokers import AskBrokers
     from maia.config.identity_file import IdentityFile
-    from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
+    from maia.credentials import NetworkName, Principal, SignedCertificate, SigningKey, VerifiedConstitution
     from maia.events import Instant
     from maia.net.statement_links import StatementLinks
     from maia.types import SignedDefinition, VerifiedType
@@ -59,6 +59,7 @@ class Membership:
     by_statement: StatementLinks | None = field(default=None, repr=False)
     identity: IdentityFile | None = field(default=None, repr=False)
     ask_brokers: AskBrokers | None = field(default=None, repr=False)
+    brokers_of: tuple[Principal, ...] | None = None
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Client]:
@@ -84,6 +85,7 @@ class Membership:
                     by_statement=self.by_statement,
                     identity=self.identity,
                     ask_brokers=self.ask_brokers,
+                    brokers_of=self.brokers_of,
                     on_waiting=lambda problem: note(f"maia: {problem.message}; trying on"),
                     on_ending=warn,
                 )
@@ -112,6 +114,11 @@ class Participant:
         "give several to go on when one fails.",
         envvar="MAIA_ADDRESS",
         metavar="ADDRESS",
+    )
+    brokers_of: list[str] | None = opt(
+        "The organisation that made the broker one, or its key; a broker of another one is not talked to. "
+        "Repeat.",
+        envvar="MAIA_BROKERS_OF",
     )
     wallet: Path | None = opt(
         "A wallet of `maia login`; what it renews is shown at once.", envvar="MAIA_WALLET"
@@ -157,9 +164,11 @@ class Participant:
         ask = None
         if self.server is not None and self.domain is not None and not peers:
             ask = partial(brokers_now, self.server, read_principal(self.domain), signing)
+        brokers_of = None if not self.brokers_of else tuple(map(read_principal, self.brokers_of))
         return Membership(
-            signing, name, shown, addresses, self.wait_s, self.wallet, constitutions, links, file, ask
-        )
+            signing, name, shown, addresses, self.wait_s, self.wallet, constitutions, links, file, ask,
+            brokers_of,
+        )  # fmt: skip
 
 
 def history_of(definition: Path, previous: list[Path] | None) -> list[SignedDefinition]:

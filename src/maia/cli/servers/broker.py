@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from maia.cli.command import arg, opt
-from maia.cli.organisation import ORG, opened
+from maia.cli.domain.calls import ReasonText
+from maia.cli.organisation import DRY_RUN, ORG, opened, revoked
 from maia.cli.output import Answer, row
 from maia.cli.servers.server_command import CHECK_ONLY, NetworkFlags, checked, prepared_shown, run_server
 from maia.cli.trust.key import open_key
@@ -107,6 +108,32 @@ def add(
         row("settings", made.settings, settings=made.settings),
         row("next", f"maia broker --config {made.settings}"),
     )
+
+
+@app.command()
+def remove(
+    name: str = arg("The broker: one that was added, or `broker`, the first one."),
+    reason: ReasonText = "",
+    dry_run: bool = DRY_RUN,
+    org: Path | None = ORG,
+) -> Answer:
+    """Make a broker of an organisation none any more; other brokers part from it at once.
+
+    Its certificates are revoked at the organisation's server, which `maia up` runs, and its key is given
+    nothing again: for one that is not needed any more, or whose key is lost or stolen. The first broker gets
+    another key.
+
+    Examples:
+        maia broker remove north --reason 'replaced'
+        maia broker remove broker --reason 'key stolen' --dry-run
+    """
+    ours = opened(org)
+    key = ours.key_of_broker(name)
+    act = None if dry_run else lambda: ours.remove_broker(name, reason=reason)
+    last = "start `maia up` again: the broker goes on with another key"
+    if name != "broker":
+        last = f"stop it; its log and data stay, and all else of it is in {ours.folder}/revoked"
+    return Answer(revoked(ours.losses(str(key)), act), row("next", None if dry_run else last))
 
 
 def _checked(prepared: PreparedBroker) -> Answer:

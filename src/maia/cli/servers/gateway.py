@@ -86,6 +86,7 @@ def _defaults(ours: Organisation) -> dict[str, object]:
     ]  # fmt: skip
     return {
         "broker": [ours.addresses["broker"]],
+        "brokers_of": [str(ours.principal)],
         "network": ours.network.name,
         "coordinator": str(ours.network.owner),
         "data": str((ours.folder / "gateway-data").absolute()),

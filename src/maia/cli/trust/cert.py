@@ -93,7 +93,7 @@ class OnlineOptions:
     """Which tests a certificate demands of those who verify it."""
 
     online: list[str] | None = opt(
-        "Demand this test: crl timed-crl revalidation one-time; or dates: none; repeatable."
+        "Demand this test: followed-crl crl timed-crl revalidation one-time; or dates: none; repeatable."
     )
     by: str | None = opt("The tester: key or .pub file; default: you.")
     statements_at: list[str] | None = opt("Where statements may be fetched; repeatable.")
@@ -439,7 +439,7 @@ def _chain(chain: VerifiedChain) -> Answer:
 
 
 def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) -> list[str] | None:
-    """Return the default tests: a timed list, if the issuer is a domain."""
+    """Return the default tests, if the issuer is a domain: a timed list; of brokers one to follow."""
     from maia.credentials import Action
 
     is_named = domain is not None and (domain.startswith("ed25519:") or Path(domain).is_file())
@@ -447,6 +447,8 @@ def _usual_tests(authority: Authority, domain: str | None, issuer: Principal) ->
         return None
     # Lists travel over connections, and a right to manage or install a type may demand no test.
     tested = {Action.PUBLISH, Action.SUBSCRIBE, Action.EXTEND}
+    if Action.BROKER in authority.actions:
+        return ["followed-crl"]
     return ["timed-crl"] if authority.actions <= tested else None
 
 

@@ -353,12 +353,12 @@ def period_shown(validity: Validity) -> Answer:
 def revocable(certificate: Certificate) -> Answer:
     """Return whether and how a certificate can be revoked, and where that would not be noticed."""
     tests, end = certificate.validity.tests, certificate.validity.not_after
-    closing = [test for test in tests if test.kind.value != "crl"]
+    closing = [test for test in tests if test.kind.value not in ("crl", "followed-crl")]
     who = ", ".join(dict.fromkeys(str(test.by) for test in closing))
     told = [f"by {who}: a verifier without its statement refuses the certificate"]
     if not closing:
         until = "for ever" if end is None else f"until {end}"
-        told = ["by a list of its issuer, at verifiers that receive it; it demands no test, so a"]
+        told = ["by a list of its issuer, at verifiers that receive it; it waits for none, so a"]
         told += [f"verifier that receives none accepts it {until} (--online timed-crl)"]
     first, *more = told
     return Answer(row("revocable", first, revocable_everywhere=bool(closing)), row(" ", more))

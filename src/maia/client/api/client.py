@@ -60,6 +60,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     statements: Iterable[SignedStatement] = (),
     types: Iterable[SignedDefinition] = (),
     brokers: Iterable[Principal] | None = None,
+    brokers_of: Iterable[Principal] | None = None,
     constitutions: tuple[VerifiedConstitution, ...] = (),
     dial_again_s: float = 0.25,
     limits: LinkLimits | None = None,
@@ -79,11 +80,11 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     """Connect to a network through one of its brokers, for as long as the body runs.
 
     Give several addresses to be connected to the next broker when one fails.
-    The broker's right to connect is verified before any of `credentials` is
-    shown; with `brokers`, the client talks to no others. `types` can be named by
-    their readable names later. `statements` say that certificates which demand
-    it still count. Where none of them does, their testers are asked at the
-    locations in the certificates; of newer ones brokers hear by themselves.
+    That the peer was made a broker of the network is verified before any of `credentials` is
+    shown; with `brokers`, the client talks to no others, and with `brokers_of` to none that
+    other organisations have made. `types` can be named by their readable names later.
+    `statements` say that certificates which demand it still count. Where none of them does, their
+    testers are asked at the locations in the certificates; of newer ones brokers hear by themselves.
     Where one must be vouched for anew for each request, its tester is asked,
     or `revalidate` is. `by_statement` says which of the addresses are dialled by
     statement links and not by TLS. `identity` is called again and again for the client's
@@ -114,6 +115,7 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
         tuple(statements),
         None if own is None else own.own,
         own.trust if own is not None and own.providers else None,
+        brokers_of=None if brokers_of is None else frozenset(brokers_of),
         dial_again_s=dial_again_s,
     )
     session = ClientSession(key, settings, random=os.urandom)
@@ -125,9 +127,9 @@ async def connect(  # noqa: PLR0913 - every one is named at the call
     if follows:
         client._connect_elsewhere = lambda other, held: connect(
             other, key=key, network=network, credentials=held, statements=settings.statements,
-            brokers=pinned, constitutions=constitutions, dial_again_s=dial_again_s, limits=limits,
-            records=records, clock=clock, timeout_s=timeout_s, revalidate=revalidate,
-            by_statement=by_statement, identity=identity, follows=False,
+            brokers=pinned, brokers_of=settings.brokers_of, constitutions=constitutions,
+            dial_again_s=dial_again_s, limits=limits, records=records, clock=clock, timeout_s=timeout_s,
+            revalidate=revalidate, by_statement=by_statement, identity=identity, follows=False,
         )  # fmt: skip
     runner = NodeRunner(
         session,

@@ -143,6 +143,7 @@ def connect(  # noqa: PLR0913 - all but the first are named at the call
     types: Iterable[SignedDefinition] | None = None,
     address: str | Sequence[str] | None = None,
     brokers: Iterable[Principal] | None = None,
+    brokers_of: Iterable[Principal] | None = None,
     constitutions: tuple[VerifiedConstitution, ...] | None = None,
     identity: IdentitySource | None = None,
     by_statement: StatementLinks | None = None,
@@ -168,9 +169,9 @@ def connect(  # noqa: PLR0913 - all but the first are named at the call
     """
     given = {
         "key": key, "network": network, "credentials": credentials, "statements": statements,
-        "types": types, "address": address, "brokers": brokers, "constitutions": constitutions,
-        "identity": identity, "by_statement": by_statement, "revalidate": revalidate,
-        "on_waiting": on_waiting, "on_warning": on_warning, "on_ending": on_ending,
+        "types": types, "address": address, "brokers": brokers, "brokers_of": brokers_of,
+        "constitutions": constitutions, "identity": identity, "by_statement": by_statement,
+        "revalidate": revalidate, "on_waiting": on_waiting, "on_warning": on_warning, "on_ending": on_ending,
         "timeout_s": timeout_s, "dial_again_s": dial_again_s, "limits": limits, "records": records,
         "clock": clock, "follows": follows,
     }  # fmt: skip
@@ -199,6 +200,7 @@ async def connect_to_profile(profile: Profile, **options: Any) -> AsyncIterator[
         "types": await _types(profile, key),
         "folders": (profile.path,),
         **({} if kept is None else {"statements": kept.statements}),
+        "brokers_of": [read_principal(one) for one in settings.brokers_of] or None,
         **_identity(profile, key),
     } | options
     addresses = mine.pop("address", None) or tuple(one.rpartition("@")[2] for one in profile.brokers())

@@ -91,6 +91,8 @@ from maia.validity import Monitor
 
 _NOT_CERTIFIED: Final = frozenset({"INPUT-UNKNOWN-SUBJECT", "CREDENTIAL-X509"})
 _NO_PARENTS: Final[Mapping[str, str]] = {}
+_OPEN: Final = (TestKind.CRL, TestKind.FOLLOWED_CRL)
+"""Tests that a certificate passes at verifiers to which its revocation does not come."""
 _TOLD_MAX: Final = 1024
 """Rights of which key servers are told when the domain starts."""
 
@@ -530,7 +532,7 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             still_open = tuple(
                 (one, validity.not_after)
                 for one, validity in periods
-                if all(test.kind is TestKind.CRL for test in validity.tests)
+                if all(test.kind in _OPEN for test in validity.tests)
             )
             return replace(self._state_revoked(work), still_open=still_open, closes_at=closes_at)
 

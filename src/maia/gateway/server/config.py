@@ -19,7 +19,7 @@ from msgspec import field
 
 from maia.client import known_version
 from maia.config.constitutions import constitutions_of, read_quorums
-from maia.config.input_files import read_definition, read_owner
+from maia.config.input_files import read_definition, read_owner, read_principal
 from maia.config.settings import (
     Address,
     Addresses,
@@ -72,6 +72,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     broker: Addresses
     """Brokers to connect to, in the order of preference."""
+    brokers_of: tuple[PrincipalWord, ...] = ()
+    """The organisations whose brokers they have to be, by key or .pub file; default: of any."""
     network: Text
     """The name of the network."""
     coordinator: PrincipalWord
@@ -212,8 +214,9 @@ def prepare(config: GatewayConfig, *, now: Instant) -> PreparedGateway:
         rows.append(row)
         histories.append(history)
     upstream = UpstreamSettings(
-        config.broker, network, TopicTable(rows), tuple(histories), constitutions, float(config.connect_s)
-    )
+        config.broker, network, TopicTable(rows), tuple(histories), constitutions, float(config.connect_s),
+        _opened(config, "brokers_of", lambda: frozenset(map(read_principal, config.brokers_of)) or None),
+    )  # fmt: skip
     shares = AccountShares(
         places={Over.MQTT: config.connections, Over.HTTP: config.http_connections},
         connections_per_account=config.connections_per_account,

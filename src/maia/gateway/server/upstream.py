@@ -35,7 +35,7 @@ from maia.client.batch import OutgoingFrame
 from maia.client.entries import SeenPublications
 from maia.client.errors import ClientClosed
 from maia.clock import system_now
-from maia.credentials import NetworkName, SignedCertificate, SigningKey, VerifiedConstitution
+from maia.credentials import NetworkName, Principal, SignedCertificate, SigningKey, VerifiedConstitution
 from maia.errors import MaiaError, Unavailable
 from maia.events import AttributeUid
 from maia.gateway.mqtt.effects import Messages, SubscribedFilter
@@ -69,6 +69,7 @@ class UpstreamSettings:
     """Of each row of the table: the version of its type, after those it was made from."""
     constitutions: tuple[VerifiedConstitution, ...] = field(default=(), repr=False)
     connect_s: float = 10.0
+    brokers_of: frozenset[Principal] | None = None
 
 
 class Receiver(Protocol):
@@ -238,6 +239,7 @@ class Upstream:
                 credentials=self._credentials,
                 constitutions=settings.constitutions,
                 timeout_s=settings.connect_s,
+                brokers_of=settings.brokers_of,
             ) as client:
                 for history in settings.definitions:
                     client.learn(*history)

@@ -32,6 +32,7 @@ class Member(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
     quorums: tuple[str, ...]
     definitions: tuple[bytes, ...]
     wait_s: float
+    brokers_of: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Member(network={self.network!r})"
@@ -60,7 +61,7 @@ class Member(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
 
     # Any: what both ways to connect take by name.
     def _named(self) -> dict[str, Any]:
-        from maia.config.input_files import read_owner
+        from maia.config.input_files import read_owner, read_principal
         from maia.credentials import NetworkName, SigningKey, certificate_from_bytes, statement_from_bytes
 
         return {
@@ -70,6 +71,7 @@ class Member(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
             "statements": [statement_from_bytes(one) for one in self.statements],
             "constitutions": self._constitutions(),
             "timeout_s": self.wait_s,
+            "brokers_of": [read_principal(one) for one in self.brokers_of] or None,
         }
 
     def _constitutions(self) -> tuple[VerifiedConstitution, ...]:

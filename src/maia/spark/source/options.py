@@ -30,6 +30,7 @@ _NEEDED: Final = ("broker", "key", "credentials", "network", "coordinator", "def
 _OWN: Final = frozenset(
     {
         *_NEEDED,
+        "brokersOf",
         "profile",
         "type",
         "previous",
@@ -80,6 +81,8 @@ class JobOptions:
     order: tuple[str, ...] = field(default=())
     settle_s: float = 2.0
     """What is there now has arrived when nothing came for so long."""
+    brokers_of: tuple[str, ...] = ()
+    """The organisations whose brokers to talk to, by key or .pub file; none: those of any."""
     fails_on_loss: bool = True
     """Whether a stream ends when the event log has lost something that it should have had."""
 
@@ -108,7 +111,7 @@ class JobOptions:
     def member(self) -> Member:
         """Read every file that the options name: the key, certificates, statements and definitions."""
         from maia.config.constitutions import read_quorums
-        from maia.config.input_files import read_certificates, read_owner
+        from maia.config.input_files import read_certificates, read_owner, read_principal
         from maia.credentials import certificate_to_bytes, evidence_to_text, statement_to_bytes
         from maia.spark.governed.right_watch import read_statements
         from maia.types import definition_to_bytes
@@ -126,6 +129,7 @@ class JobOptions:
             quorums=tuple(evidence_to_text(evidence) for evidence, _ in quorums),
             definitions=tuple(map(definition_to_bytes, self.history())),
             wait_s=self.wait_s,
+            brokers_of=tuple(str(read_principal(one)) for one in self.brokers_of),
         )
 
     def _signing_key(self) -> SigningKey:
@@ -178,6 +182,7 @@ def job_options(given: Mapping[str, str], *, has_files: bool = True) -> JobOptio
         )
     return JobOptions(
         brokers=brokers,
+        brokers_of=_listed(words.get("brokersOf", "")),
         key=_file("key", words["key"]) if has_files else Path(words["key"]),
         credentials=tuple(map(Path, _listed(words["credentials"]))),
         network=words["network"],
@@ -207,6 +212,7 @@ def _of_profile(words: Mapping[str, str], type_name: str) -> dict[str, str]:
     settings = profile.settings
     found = {
         "broker": ",".join(settings.brokers),
+        "brokersOf": ",".join(map(str, settings.brokers_of)),
         "key": str(settings.key or ""),
         "credentials": ",".join(map(str, settings.credentials)),
         "network": str(settings.network or ""),
