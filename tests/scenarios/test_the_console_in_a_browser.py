@@ -177,6 +177,10 @@ def test_every_page_is_for_all_people_and_all_screens(hospital: Hospital, chromi
         page.goto(f"{hospital.url}/{path}")
         assert page.locator(".empty").count() > 0, path  # what to do, where there is nothing to see
     page.set_viewport_size({"width": 1280, "height": 800})
+    for path in PAGES:  # no column is cut off: nothing has to be scrolled sideways to be seen
+        page.goto(f"{hospital.url}/{path}")
+        cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
+        assert page.evaluate(f"{cut}.map(e => e.getAttribute('aria-label'))") == [], path
     page.goto(f"{hospital.url}/rights")
     seen = [one.bounding_box() for one in page.locator(".state").all()]
     assert seen and all(one is not None and one["x"] + one["width"] < 1280 for one in seen)  # noqa: PT018

@@ -24,6 +24,7 @@ from maia.broker.rights.replay_journal import ReplayJournal
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.streams.durable import DurableSubscriptions
 from maia.credentials import VerificationCache
+from maia.credentials.brokers import made_by
 from maia.credentials.requirements import NO_REQUIREMENT
 from maia.events import Instant
 from maia.sessions.challenges import ChallengeDesk
@@ -148,6 +149,7 @@ def _link_record(link: Link, now: Instant) -> dict[str, object]:
         "link": int(link.id),
         "peer": str(link.peer),
         "role": link.role.value,
+        "of": sorted(map(str, made_by(link.peer, link.connect.used))) if link.connect is not None else [],
         "address": link.address,
         "open_s": (now - link.opened_at) // 1_000_000,
         "silent_s": (now - link.heard_at) // 1_000_000,

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, assert_never, runtime_checkable
 
+from maia.bounded_map import BoundedMap
 from maia.clock import system_now
 from maia.credentials import SigningKey
 from maia.errors import MaiaError, Unavailable
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
 # Clocks of machines are set while we sleep, so a node is never woken before the moment by its own clock.
 
 
+_STARTS_US: Final = 5 * SECOND
+"""For so long, one that refuses to be dialled may be about to listen."""
+_ADDRESSES_REMEMBERED: Final = 1024
 _LONGEST_SLEEP_S: Final = 5.0
 """The machine's clock may be set while we sleep, so it is looked at this often."""
 
@@ -269,6 +273,7 @@ class NodeRunner:
         self._is_busy = False
         self._unflushed: dict[SocketLink, None] = {}
         self._later: dict[SocketLink, asyncio.TimerHandle] = {}
+        self._refused_since: BoundedMap[str, Instant] = BoundedMap(_ADDRESSES_REMEMBERED)
         """Links that are not read for a while."""
         self._uncounted: list[Count] = []
         self._alarm = AlarmClock(clock, lambda: self.give(Tick()))
@@ -583,6 +588,8 @@ class NodeRunner:
     def opened(self, link: SocketLink) -> None:
         """Tell the node who is there."""
         assert link.peer is not None  # noqa: S101 - an open link has proved its key
+        if link.dialled is not None:
+            self._refused_since.pop(link.dialled)
         # What a node dialled says where the peer is; where it dialled from is known of the others alone.
         remote = link.remote if link.dialled is None else None
         self.give(LinkOpened(link.id, link.peer, link.dialled, remote, link.identity))
@@ -616,7 +623,14 @@ class NodeRunner:
         code = problem.code if isinstance(problem, MaiaError) else type(problem).__name__
         self._records.count("maia_handshakes_failed_total", 1, {"code": code})
         if dialled is not None:
-            self._records.note("dial-failed", {"address": dialled, "code": code})
+            since = self._refused_since.get(dialled)
+            if since is None:
+                since = self._clock()
+                self._refused_since.put(dialled, since)
+            # Whoever is started with others dials them before they listen.
+            is_starting = isinstance(problem, ConnectionRefusedError) and self._clock() - since < _STARTS_US
+            fields = {"address": dialled, "code": code, "why": _why(problem)}
+            self._records.note("dial-again" if is_starting else "dial-failed", fields)
             self.give(DialFailed(dialled, _why(problem)))
 
 

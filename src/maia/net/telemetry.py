@@ -172,7 +172,7 @@ _WORTH_A_WARNING: Final = frozenset(
         "log-failed",
     }
 )
-_ROUTINE: Final = frozenset({"log-rolled"})
+_ROUTINE: Final = frozenset({"log-rolled", "dial-again"})
 """What happens again and again where all is well."""
 _EXPECTED: Final = frozenset(
     {"UNAVAILABLE-LINK-NOT-NEEDED", "STATEMENT-OLD", "REFUSED-NO-KEY-GROUP", "SEALING-NOT-BY-A-MEMBER"}

@@ -577,6 +577,8 @@ def test_an_operator_sees_which_links_are_borders() -> None:
         one["link"] for one in status["links"] if one["peer"] in principals(net, "audit-border", "audit-edge")
     }
     assert {one["link"] for one in status["links"] if one["border"] == "views"} == abroad != set()
+    whose = {whom for one in status["links"] if one["link"] in abroad for whom in one["of"]}
+    assert whose == principals(net, "audit"), "which organisation has made them brokers"
 
 
 def principals(net: Net, *names: str) -> set[str]:

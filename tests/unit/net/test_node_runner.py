@@ -9,7 +9,7 @@ import pytest
 
 from maia.clock import system_now
 from maia.errors import Unavailable
-from maia.events import Instant
+from maia.events import SECOND, Instant
 from maia.net.addresses import BadAddress, bind, host_and_port
 from maia.net.connections import BackOff
 from maia.net.links import SocketLink
@@ -41,6 +41,7 @@ from maia.wire.effects import Kept, ReadLater
 from support.live import STORY, stranger
 
 KEY = STORY.keys["CCS"]
+NOON = Instant.parse("2026-11-15T12:00:00Z")
 
 
 class Node:
@@ -439,6 +440,27 @@ async def test_an_address_where_nobody_answers_is_reported():
         DialFailed("nonsense", "`nonsense` is not an address such as `127.0.0.1:7400`"),
     }
     assert ("hello", {}) in records.notes
+    # Whatever is started with this node may not listen yet; an address that is none is wrong at once.
+    failed = [fields["address"] for event, fields in records.notes if event == "dial-failed"]
+    assert failed == ["nonsense"]
+
+
+@in_a_loop
+async def test_an_address_where_nobody_answers_for_some_seconds_is_noted_with_the_reason():
+    listening, address = bind("127.0.0.1:0")
+    listening.close()
+    node, records, now = Node(lambda *_: []), Records(), [NOON]
+    runner = NodeRunner(node, KEY, records=records, clock=lambda: now[0])
+    async with runner.running():
+        for second in (0, 1, 6):
+            now[0] = Instant(NOON + second * SECOND)
+            before = len(node.inputs)
+            runner.perform([Dial(address)])
+            await until(lambda count=before: len(node.inputs) > count, "a failure")
+    noted = [(event, fields["address"]) for event, fields in records.notes if event.startswith("dial-")]
+    assert noted == [("dial-again", address), ("dial-again", address), ("dial-failed", address)]
+    (reason,) = (fields["why"] for event, fields in records.notes if event == "dial-failed")
+    assert reason == "the connection was refused, so nothing listens there"
 
 
 def test_waiting_grows_with_failures_and_differs_between_nodes():

@@ -150,7 +150,7 @@ def _link(link: Mapping[str, Any]) -> _Said:
     ends = link.get("next_lease_ends")
     crosses = {"views": "a border", "events": "an open border: events cross it as they were published"}
     parts = [
-        f"{link.get('role')} {link.get('peer')}",
+        " of ".join([f"{link.get('role')} {link.get('peer')}", *(link.get("of") or ())]),
         crosses.get(link.get("border") or "", ""),
         f"at {link.get('address')}" if link.get("address") else "",
         f"{link.get('subscriptions')} subscriptions, {link.get('advertisements')} advertisements",

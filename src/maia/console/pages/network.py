@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from maia.console.network import BrokerRow
 from maia.console.pages.page import Data, Element, Live, Node, Page, Visit, bare, el, named, table
@@ -48,7 +48,7 @@ def _broker(row: BrokerRow, names: ShownNames) -> Data:
             {
                 "link": one["link"],
                 "peer": one["peer"],
-                "name": names.key(one["peer"]),
+                "name": _peer(one, names),
                 "role": one["role"] + _BORDERS.get(one.get("border"), ""),
                 "subscriptions": one["subscriptions"],
                 "advertisements": one["advertisements"],
@@ -70,6 +70,14 @@ def _broker(row: BrokerRow, names: ShownNames) -> Data:
     }
 
 
+def _peer(link: Mapping[str, Any], names: ShownNames) -> str:
+    """Return what a peer is called; a broker without a name here is called by whose broker it is."""
+    peer, whose = str(link["peer"]), [one for one in link.get("of") or () if one in names.book.keys]
+    if peer in names.book.keys or not whose:
+        return names.key(peer)
+    return f"broker of {' and '.join(map(names.key, whose))}"
+
+
 def _view(data: Data) -> Sequence[Node]:
     brokers, up = data["brokers"], [one for one in data["brokers"] if one["is_up"]]
 
@@ -79,9 +87,10 @@ def _view(data: Data) -> Sequence[Node]:
     total = sum(one["events_per_s"] for one in up)
     rows = [
         [
-            named(one["name"]), one["address"], live(one, "events_per_s"), live(one, "events"),
+            el("span", named(one["name"]), el("br"), one["address"]),
+            live(one, "events_per_s"), live(one, "events"),
             live(one, "clients"), live(one, "peers"), live(one, "subscriptions"),
-            live(one, "advertisements"), live(one, "certificates"), live(one, "refused"), one["serves"] or "",
+            live(one, "advertisements"), live(one, "refused"), one["serves"] or "",
         ]
         for one in up
     ]  # fmt: skip
@@ -115,14 +124,14 @@ def _view(data: Data) -> Sequence[Node]:
         _map(up) if up else "",
         table(
             "Brokers",
-            ["broker", "address", "events/s", "events", "clients", "peers", "subscriptions", "advertisements",
-             "certificates", "refused", "serves"],
+            ["broker", "events/s", "events", "clients", "peers", "subscribes", "publishes", "refused",
+             "serves"],
             rows, empty="No broker of this machine answers. `maia up` starts the one of an organisation; "
             "`brokers` in the console's settings names the data folders of others.",
         ),
         table("Types", ["type", "broker", "subscribers", "groups with equal Views"], types,
               empty="There are no subscriptions. `maia subscribe TYPE --as NAME` makes one."),
-        table("Links", ["peer", "broker", "role", "subscriptions", "advertisements", "in", "out", "open for"],
+        table("Links", ["peer", "broker", "role", "subscribes", "publishes", "in", "out", "open for"],
               links[:_LINKS_SHOWN],
               empty="There are no links. A program connects with `maia.connect(\"NAME\")`."),
         el("p", f"{more} more links are in the JSON twin of this page.") if more > 0 else "",
