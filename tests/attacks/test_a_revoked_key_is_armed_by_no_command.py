@@ -54,7 +54,7 @@ def test_a_revoked_member_is_disconnected_and_connects_no_more(world: World) -> 
         subscription = thief.subscribe("Ward")
         answer = world.run("revoke", "thief", "--org", "hospital")
         assert answer.returncode == 0, answer.stderr
-        assert "connect network" in answer.stdout
+        assert "connect to network" in answer.stdout
         with pytest.raises(maia.Refusal):
             subscription.some(timeout_s=30)
     for _ in range(2):

@@ -117,7 +117,7 @@ def test_a_dry_run_shows_who_loses_what_and_changes_nothing(home: Path) -> None:
     assert shown.startswith("loses        institute (ed25519:")
     assert re.search(r"^loses        dashboard \(.*, passed on by institute \(", shown, re.MULTILINE)
     assert f"where      {WARDS}" in shown
-    assert "stays        connect network hospital" in shown
+    assert "stays        connect to network hospital" in shown
     assert shown.endswith("dry run      nothing was revoked\n")
     assert "institute" in who_can(home)
 
@@ -193,7 +193,7 @@ def test_a_grant_is_revoked_without_expelling_its_holder(home: Path) -> None:
     assert (
         "`institute` has no right to events from `hospital` any more; `maia network revoke`" in again.stderr
     )
-    assert "connect network hospital" in said(home, "org", "show", "--org", "hospital")
+    assert "connect to network hospital" in said(home, "org", "show", "--org", "hospital")
     answer = command("explain", "LabResult", "--as", "dashboard", "--action", "subscribe", cwd=home)
     assert answer.returncode == 1
     assert "was revoked by `" in answer.stdout

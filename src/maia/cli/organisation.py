@@ -65,8 +65,8 @@ _NOT_CONFIRMED: Final = "whether it was revoked since: the server of its issuer 
 _COMPARE: Final = "compare that key with the one the other organisation tells you"
 _REMEMBER: Final = "`maia key remember {} --name NAME` gives it a name of yours"
 _KEYS_BEGIN: Final = (
-    "it may read what is published once the type's key server knows of the right: at once while `maia up` "
-    "runs, here and at the owner"
+    "of its log, it can open what is published after its key server has learned of this right, and nothing "
+    "from before; that is at once while `maia up` runs, here and at the owner"
 )
 _MADE_ELSEWHERE: Final = (
     "a sealed type: what this right shows is made by publishers' brokers, and sealed for it, from the moment "
@@ -339,7 +339,7 @@ def add(
     before = {one.id for one in ours.issued()}
     made = ours.add_member(name, may=rights.may or (), same_key=same_key, **rights.terms)
     given = [one for one in ours.issued_to(made.principal()) if one.id not in before]
-    sealed = [f"of {one}, {_KEYS_BEGIN}" for one in _sealed_among(ours, rights)]
+    sealed = [f"{one} is sealed: {_KEYS_BEGIN}" for one in _sealed_among(ours, rights)]
     return Answer(
         row("member", f"{name} of {ours.name}", member=name),
         row("profile", f"{made.path} (only you can read it; `--as {name}`)", profile=made.path),

@@ -9,11 +9,12 @@ in its last quarter.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from maia.credentials import (
+    Action,
     AuthorisationCertificate,
     NetworkPattern,
     SignedCertificate,
@@ -63,7 +64,7 @@ class Ending:
             case TopicPattern(path=path):
                 about = f":{path}"
             case NetworkPattern(name=name):
-                about = f" network {name}"
+                return on_network(said.authority.actions, str(name))
             case _:
                 about = " everything"
         return f"{' '.join(sorted(action.value for action in said.authority.actions))}{about}"
@@ -75,6 +76,20 @@ class Ending:
         if isinstance(said, AuthorisationCertificate):
             return {**found, "actions": sorted(action.value for action in said.authority.actions)}
         return {**found, "name": said.name}
+
+
+_ON_NETWORK: Final[Mapping[Action, str]] = {
+    Action.CONNECT: "connect to network {}",
+    Action.BROKER: "be a broker of network {}",
+    Action.INSTALL: "install types on network {}",
+    Action.SERVE: "serve all types on network {}",
+}
+
+
+def on_network(actions: Iterable[Action], name: str) -> str:
+    """Return what some actions mean for a network, as people say it."""
+    said = (_ON_NETWORK.get(one, f"{one.value} network {{}}") for one in actions)
+    return ", ".join(one.format(name) for one in sorted(said))
 
 
 class EndsSoon(PolicyRefusal):

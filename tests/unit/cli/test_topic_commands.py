@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from maia.cli import main
+from maia.cli.participate.subscribe import _payload_text
 
 
 @pytest.fixture
@@ -112,3 +113,11 @@ def test_an_event_that_is_on_no_declared_topic_is_not_sent(maia):
     ):
         status, _, err = maia(*send, *words)
         assert (status, json.loads(err)["error"]["code"]) == (2, code), words
+
+
+def test_a_payload_is_shown_as_text_where_it_is_text():
+    assert _payload_text(b"fog", None) == "fog"
+    assert _payload_text("Nebel über der Elbe\n".encode(), None) == "Nebel über der Elbe\n"
+    assert _payload_text(b"\x00\xff", None) == "00ff"
+    assert _payload_text(b"\x1b[2J", None) == "1b5b324a", "nothing that moves the cursor"
+    assert _payload_text(b"a\xff", "text/plain") == "a\\xff"

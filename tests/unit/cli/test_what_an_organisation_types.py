@@ -548,7 +548,7 @@ def test_a_right_is_explained_by_a_profile_and_the_name_of_a_type(home: Path) ->
 def test_what_a_reader_will_not_see_is_said_where_its_right_is_given_and_explained(home: Path) -> None:
     made = maia(*MAY, "--set", "patient := pseudonym(patient)", cwd=home)
     assert (
-        "recorded     of LabResult, it may read what is published once the type's key server knows of"
+        "recorded     LabResult is sealed: of its log, it can open what is published after its key server"
         in made.stdout
     )
     asked = maia("explain", "LabResult", "--as", "x", "--action", "subscribe", cwd=home)

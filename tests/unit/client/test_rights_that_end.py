@@ -63,7 +63,7 @@ def test_a_client_warns_two_weeks_and_two_days_before_a_right_of_it_ends() -> No
     ]  # fmt: skip
     assert [dict(one.fields) for one in client.lines] == [
         {
-            "certificate": held.id.hex()[:24], "right": "connect network city",
+            "certificate": held.id.hex()[:24], "right": "connect to network city",
             "until": at(90), "issuer": ISSUER.principal, "actions": ["connect"],
         }
     ] * 2  # fmt: skip
@@ -73,7 +73,7 @@ def test_a_client_that_starts_shortly_before_an_end_names_the_certificate_and_wh
     held = right(90)
     (said,) = Living(held).on_day(89)
     for part in (
-        "`connect network city`",
+        "`connect to network city`",
         str(at(90)),
         f"ask {ISSUER.principal} to renew it",
         held.id.hex()[:12],

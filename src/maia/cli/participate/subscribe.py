@@ -183,6 +183,15 @@ def _print_warning(problem: MaiaError | None) -> None:
     show(row(warning=None if problem is None else problem.as_record()))
 
 
+def _payload_text(payload: bytes, content_type: object) -> str:
+    """Return a payload as a person reads it: as text, where it is that or is said to be; else its digits."""
+    if content_type == "text/plain":
+        return payload.decode(errors="backslashreplace")
+    text = payload.decode(errors="replace")
+    is_text = "\ufffd" not in text and all(one.isprintable() or one in "\n\t" for one in text)
+    return text if is_text else payload.hex()
+
+
 def _print(event: ReceivedEvent) -> None:
     """Print an event: by itself for people, with who published it and when for programs."""
     found: dict[str, object] = record_of(event)
@@ -207,7 +216,7 @@ def _print(event: ReceivedEvent) -> None:
             "stream": delivered.stream,
             "label": delivered.label,
         }
-    elif found.get("content_type") == "text/plain" and isinstance(payload, str):
-        found["payload"] = bytes.fromhex(payload).decode(errors="backslashreplace")
+    elif "topic" in found and isinstance(payload, str):
+        found["payload"] = _payload_text(bytes.fromhex(payload), found.get("content_type"))
     sys.stdout.write(json.dumps(plain(found), ensure_ascii=False) + "\n")
     sys.stdout.flush()

@@ -277,6 +277,7 @@ def authority_record(
 def right_record(signed: SignedCertificate) -> dict[str, object]:
     """Return what a certificate grants in the words of `maia grant`, for people and programs."""
     from maia.credentials import AuthorisationCertificate, NetworkPattern, TypePattern
+    from maia.policy.endings import on_network
 
     certificate = signed.certificate
     if not isinstance(certificate, AuthorisationCertificate):
@@ -286,12 +287,13 @@ def right_record(signed: SignedCertificate) -> dict[str, object]:
     match resource:
         case TypePattern(_, name, _):
             about = f":{name}" + ("" if owner in (None, certificate.issuer) else f" of {owner}")
-        case NetworkPattern(_, name):
-            about = f" network {name}"
         case _:
             about = f" {_shown_resource(resource)}"
+    may = ", ".join(f"{action}{about}" for action in _words(record["actions"]))
+    if isinstance(resource, NetworkPattern):
+        may = on_network(certificate.authority.actions, str(resource.name))
     return {
-        "may": ", ".join(f"{action}{about}" for action in _words(record["actions"])),
+        "may": may,
         **({} if record["attributes"] == ["*"] else {"only": record["attributes"]}),
         **{word: record[word] for word in _TERMS if word in record},
         "delegable": certificate.may_delegate,
