@@ -6,8 +6,9 @@ from maia.broker import BrokerLimits
 from maia.credentials import Action, Validity
 from maia.events import SECOND, Instant
 from maia.predicates import ALWAYS, Comparison, Operator
+from maia.sealing.member.past import PastReading
 from maia.testing import NetClient, key_of, shown
-from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, Subscribe, SubscribePart
+from maia.wire.messages import Deliver, DeliverLogged, Missed, Seen, Subscribe, SubscribePart, Warned
 from support.numberplate import (
     EVERY_KEY,
     LOCATION,
@@ -191,11 +192,16 @@ def test_a_sealed_frame_whose_keys_are_gone_is_told_as_missed() -> None:
     net.hold(net.brokers["CCS broker"], *EVERY_KEY, epochs=(2,))
     back = net.client("billing office")
     back.durable()
-    assert not back.all_heard(Missed)  # the manager might still answer
     for _ in range(60):
         net.advance(0.5)
+    assert not back.all_heard(Missed)  # the manager might still answer
+    assert back.last(Warned).code == "UNAVAILABLE-KEYS-AWAITED"
+    past = net.brokers["CCS broker"].parts.keys.member.past
+    past.learn(PastReading(net.type_id, epoch=1, after=0))  # it has, with nothing
+    net.advance(1)
     assert not back.logged_events()
     assert back.last(Missed).code == "UNAVAILABLE-LOG-KEYS-GONE"
+    assert back.last(Warned).code is None
 
 
 def test_another_peers_name_is_another_cursor() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maia.broker.settings import RecordingSettings
-from maia.client import Delivered, GapDetected, Notice
+from maia.client import Delivered, GapDetected, Notice, Warned
 from maia.client.entries import Subscribed
 from maia.types import SealingLevel
 from support.city import KEYS, SealedCity
@@ -25,6 +25,7 @@ class Archive:
         self.office.client.withdraw(self.office.entry)
         self.shown: list[int] = []
         self.missed: list[str] = []
+        self.warning: str | None = None
         self.entry: Subscribed | None = None
 
     def begin(self) -> None:
@@ -37,6 +38,8 @@ class Archive:
             self.office.client.acknowledge(self.entry, notice.position)
         elif isinstance(notice, GapDetected):
             self.missed.append(notice.problem.code)
+        elif isinstance(notice, Warned):
+            self.warning = None if notice.problem is None else notice.problem.code
 
 
 def city_of(
@@ -119,13 +122,17 @@ def test_without_history_it_is_told_what_it_missed(seed):
 
 
 @with_seeds(1)
-def test_a_manager_that_does_not_answer_is_waited_for_only_so_long(seed):
+def test_a_manager_that_does_not_answer_is_waited_for_as_long_as_it_takes_and_the_reader_is_told(seed):
+    """B11: time is not made into loss; nothing overtakes what waits."""
     city, archive = city_of(seed, SealingLevel.ATTRIBUTE, keeps_history=True)
     city.network.crash(archive.office.name)
-    live_on(city, AWAY_S)
+    missed = live_on(city, AWAY_S)
     city.network.crash(KEYS)
     city.network.restart(archive.office.name)
     archive.begin()
     city.network.run_for(600)
-    assert set(archive.missed) == {"UNAVAILABLE-LOG-KEYS-GONE"}
-    assert archive.shown
+    assert (archive.missed, archive.shown) == ([], [])
+    assert archive.warning in {"UNAVAILABLE-KEYS-AWAITED", "UNAVAILABLE-KEY-SERVER"}
+    city.network.restart(KEYS)
+    city.network.run_for(120)
+    assert (archive.missed, archive.shown, archive.warning) == ([], missed, None)

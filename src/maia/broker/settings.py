@@ -81,7 +81,7 @@ class BrokerLimits:
     bytes_waiting_per_type: int = 16 << 20
     """How many bytes these have."""
     wait_for_keys_s: int = 10
-    """How long a frame waits for its key, or for the certificates of its signer."""
+    """How long a frame waits for its key, or its signer's certificates; a recorded one: once asked for."""
     durable_names: int = 4096
     """Durable subscriptions that are remembered, whether their owners are here or not."""
     durable_names_per_principal: int = 64

@@ -126,7 +126,13 @@ class Impairments:
             lack = self.key_lack(type_id, now) or self.await_keys(type_id, now)
             if lack is None and isinstance(entry, Subscription):
                 lack = self._unreadable(entry, now)
-        problem = lack or self._log_full_for(type_id) or self._cut_off() or self._secret_lack(entry)
+        problem = (
+            lack
+            or self._log_full_for(type_id)
+            or self._cut_off()
+            or self._secret_lack(entry)
+            or self._stands_still(entry, now)
+        )
         if problem is None and self._are_keys_awaited(type_id, now):
             self._last.pop(type_id, None)  # whatever comes of it is news
             return
@@ -215,6 +221,18 @@ class Impairments:
             self.routes.is_changed = True  # there is another moment to be woken at
             return None
         return self.keys_overdue(type_id)
+
+    def _stands_still(self, entry: Entry, now: Instant) -> KeysAwaited | None:
+        """Return that a durable subscription has waited for long for keys of the past, if it has."""
+        cursor = entry.cursor if isinstance(entry, Subscription) else None
+        since = None if cursor is None else cursor.waits_since
+        if since is None or seconds_after(since, self.own.settings.limits.wait_for_keys_s) >= now:
+            return None
+        name = entry.right.event_type.name.name
+        return KeysAwaited(
+            f"what was recorded of `{name}` waits for the keys of its time, or for the certificates of its "
+            "signer: nothing is left out, and it goes on when the key server of the type answers"
+        )
 
     def keys_overdue(self, type_id: bytes) -> KeysAwaited:
         """Return that keys were waited for in vain."""

@@ -306,6 +306,8 @@ class KeyRequests:
         """Return whether the manager may still hand out keys of an epoch that is over."""
         if self.member.is_suspended(type_id):
             return True
+        if type_id in self.refused or self.member.manager_of(type_id) is None:
+            return False
         return self.ring_of(type_id) is not None and not self.member.past.is_answered(type_id, epoch)
 
     def ask_for_past(self, type_id: bytes, epoch: int, turn: Turn) -> None:

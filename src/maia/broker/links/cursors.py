@@ -67,6 +67,8 @@ class Cursor:
     reading: int | None = None
     waits_since: Instant | None = None
     """Since when the frame at `next` waits for keys or for its signer's certificates, if it does."""
+    waits_until: Instant | None = None
+    """Up to when it waits, if their manager has answered and they were not in the answer."""
     is_stuck: bool = False
     """Whether the log could not be read any further; its owner may try again."""
     order: StreamOrder = field(default_factory=lambda: StreamOrder(_STREAMS), repr=False)
@@ -109,7 +111,8 @@ class Cursor:
 
     def detach(self) -> None:
         """Take note that the owner is gone: what was not acknowledged will be delivered again."""
-        self.holder, self.reading, self.waits_since, self.is_stuck = None, None, None, False
+        self.holder, self.reading, self.is_stuck = None, None, False
+        self.waits_since = self.waits_until = None
         self.under_way.clear()
         self.bytes_under_way = 0
 

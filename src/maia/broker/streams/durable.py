@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maia.broker.audiences.local_subscribers import routed_filter
+from maia.broker.interests.impairment import Impairments
 from maia.broker.links.cursors import CURSOR_KEY_BYTES, KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes
 from maia.broker.links.links import Link, Subscription
 from maia.broker.log.recording import Recording
@@ -53,6 +54,7 @@ class DurableSubscriptions:
     links: Mapping[LinkId, Link]
     records: DeliveryRecords
     timers: TimerWheel
+    impairments: Impairments
     _cursors: dict[tuple[bytes, str], Cursor] = field(default_factory=dict)
     """By principal's key and name."""
     _reads: dict[int, Cursor] = field(default_factory=dict)
@@ -292,17 +294,16 @@ class DurableSubscriptions:
 
     def _take(self, cursor: Cursor, entry: Subscription, logged: Logged, turn: Turn) -> bool:
         """Deliver one frame, if there is something in it for its reader; False if it waits where it is."""
-        found, now = self.recorded_frames.read(logged), turn.now
+        found = self.recorded_frames.read(logged)
         if isinstance(found, Awaited):
-            if cursor.waits_since is None:
-                cursor.waits_since = now
-            if seconds_after(cursor.waits_since, self.own.settings.limits.wait_for_keys_s) >= now:
-                found.ask(turn)
-                self.timers.add(CatchUp(entry.link), seconds_after(now, _LOOK_AGAIN_S))
+            if self._waits(cursor, entry, found, turn):
                 return False
             found = found.in_vain
         _tell_gaps_before(entry, cursor, logged.position, turn)
-        cursor.next, cursor.waits_since = logged.position + 1, None
+        cursor.next = logged.position + 1
+        if cursor.waits_since is not None:
+            cursor.waits_since = cursor.waits_until = None
+            self.impairments.warn(self.links[entry.link], entry, turn)
         problem: MaiaError | None
         if isinstance(found, MaiaError):
             problem = found
@@ -311,6 +312,24 @@ class DurableSubscriptions:
             problem = self._deliver(cursor, entry, logged, found, turn)
         if problem is not None:
             _tell_missed(entry, cursor, logged.position, problem, turn)
+        return True
+
+    def _waits(self, cursor: Cursor, entry: Subscription, found: Awaited, turn: Turn) -> bool:
+        """Say whether a frame goes on waiting. Its reader is warned when that takes long.
+
+        Only the manager of its keys can say that they will not come; while that one is away, or has not
+        answered, nothing is given up.
+        """
+        now = turn.now
+        if cursor.waits_since is None:
+            cursor.waits_since = now
+        if cursor.waits_until is None or found.may_come():
+            cursor.waits_until = seconds_after(now, self.own.settings.limits.wait_for_keys_s)
+        if now > cursor.waits_until:
+            return False
+        found.ask(turn)
+        self.timers.add(CatchUp(entry.link), seconds_after(now, _LOOK_AGAIN_S))
+        self.impairments.warn(self.links[entry.link], entry, turn)
         return True
 
     def _deliver(

@@ -51,8 +51,10 @@ class Awaited:
 
     ask: Callable[[Turn], None]
     """Ask the type's key manager for these."""
+    may_come: Callable[[], bool]
+    """Whether the manager has not been able to answer yet: however long that takes, it is waited for."""
     in_vain: MaiaError
-    """What became of the frame if they do not come."""
+    """What became of the frame if they do not come within some seconds of its answer."""
 
 
 Outcome: TypeAlias = Readable | Awaited | MaiaError
@@ -112,11 +114,9 @@ class RecordedFrames:
         if found is not None:
             return found
         if self.keys.awaits_past(type_id, epoch):
-            gone = Unavailable(
-                "UNAVAILABLE-LOG-KEYS-GONE",
-                "its keys are not held any more, and their manager does not answer",
-            )
-            return Awaited(partial(self.keys.ask_for_past, type_id, epoch), gone)
+            gone = Unavailable("UNAVAILABLE-LOG-KEYS-GONE", "its keys are not held any more")
+            may_come = partial(self.keys.awaits_past, type_id, epoch)
+            return Awaited(partial(self.keys.ask_for_past, type_id, epoch), may_come, gone)
         past, recorded_at = self.keys.member.past.opening(type_id, epoch), int(logged.recorded_at)
         if self.recording is not None and self.recording.was_fetched(logged.position):
             # Recorded elsewhere in its time. Its signer must have been entitled when it was fetched (A50).
@@ -147,7 +147,8 @@ class RecordedFrames:
             unknown = Unavailable(
                 "UNAVAILABLE-LOG-UNREADABLE", "its signer is not known, so it was not delivered"
             )
-            return Awaited(partial(self.keys.ask_for_writer, type_id, signer), unknown)
+            may_come = partial(self.keys.member.awaits_writer, type_id, signer)
+            return Awaited(partial(self.keys.ask_for_writer, type_id, signer), may_come, unknown)
         if not may:
             return Refusal(
                 "SEALING-SIGNER-NOT-ENTITLED",

@@ -124,6 +124,8 @@ class KeyMember(ManagerLinks):
         self._kept = {name: data for name, data in (kept or {}).items() if name.startswith(KEPT_HEAD)}
         self._types: dict[bytes, TypeKeys] = {}
         self._writers_asked: BoundedMap[tuple[bytes, Principal], None] = BoundedMap(_WRITERS_ASKED_MAX)
+        self._writers_told: BoundedMap[tuple[bytes, Principal], None] = BoundedMap(_WRITERS_ASKED_MAX)
+        """About whom managers have answered since there was a link to them."""
         self._notices: list[Notice] = []
         self._numbers = count(1)
         self.past = MemberPast()
@@ -252,6 +254,13 @@ class KeyMember(ManagerLinks):
         question = WhoWrites(next(self._numbers), type_id, principal.key)
         return self._finished(self.say(manager, question), now)
 
+    def awaits_writer(self, type_id: bytes, principal: Principal) -> bool:
+        """Return whether the manager has not been able to answer about a publisher yet."""
+        manager = self.manager_of(type_id)
+        if manager is None:
+            return False
+        return not manager.is_ready or (type_id, principal) not in self._writers_told
+
     # -------------------------------------------------------- statements
 
     def credentials_changed(self, credentials: tuple[SignedCertificate, ...], now: Instant) -> list[Effect]:
@@ -374,6 +383,7 @@ class KeyMember(ManagerLinks):
         for known in self._types_of(manager):
             known.asked, known.due, known.joined_as = None, None, None
         self._writers_asked.clear()
+        self._writers_told.clear()
         self.past.link_lost()
 
     def _leave_manager(self, manager: ManagerLink, problem: MaiaError, now: Instant) -> list[Effect]:
@@ -504,6 +514,7 @@ class KeyMember(ManagerLinks):
                 principal = Principal(message.principal)
                 if (known.type_id, principal) in self._writers_asked:
                     self._writers_asked.pop((known.type_id, principal))
+                    self._writers_told.put((known.type_id, principal), None)
                     shown = tuple(certificate_from_bytes(one) for one in message.credentials)
                     self._notices.append(WriterReceived(known.type_id, principal, shown))
             case HistoryKeysReply():
