@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -77,6 +78,7 @@ class Network:
     def __init__(self, folder: Path, *, start: Start = started, library: Path | None = None) -> None:
         """Set everything up by public commands; nothing runs yet. `library` is the shim, if there is one."""
         self.folder, self._start, self._library = folder.resolve(), start, library
+        self._typing = threading.Lock()
         self._ending = ExitStack()
         self.relay = Relay(self._owners)
         self._ending.callback(self.relay.stop)
@@ -98,7 +100,8 @@ class Network:
 
     def run(self, *words: object) -> str:
         """Run one command to its end, as an operator would, and return what it printed."""
-        answer = maia(*words, cwd=self.folder)
+        with self._typing:  # it runs in this process, whose output it takes
+            answer = maia(*words, cwd=self.folder)
         if answer.returncode:
             raise RuntimeError(f"maia {' '.join(map(str, words))}: {answer.stderr}")
         return answer.stdout
@@ -125,10 +128,10 @@ class Network:
 
     def read(self, who: str, at: str, member: str, durable: Sequence[str], live: Sequence[str]) -> Server:
         """Run a program that reads."""
-        more = [word for name in live for word in ("--live", name)]
-        profile = self.organisations[at].profile(member)
+        more = [word for name in durable for word in ("--durable", name)]
+        more += [word for name in live for word in ("--live", name)]
         return self._participant(
-            who, "read", profile, self.journal(who), *more, *(["--"] if durable else []), *durable
+            who, "read", self.organisations[at].profile(member), self.journal(who), *more
         )
 
     def journal(self, who: str) -> Path:

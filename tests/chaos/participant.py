@@ -1,7 +1,7 @@
 """One program that publishes or reads, as an application would, and writes down all that it was told.
 
     python -m chaos.participant publish PROFILE TYPE NAME JOURNAL [--pace 20] [--count 300000] [--rows 256]
-    python -m chaos.participant read PROFILE JOURNAL TYPE... [--live TYPE]...
+    python -m chaos.participant read PROFILE JOURNAL [--durable TYPE]... [--live TYPE]...
 
 A journal has one JSON object in a line; moments are of the machine's clock that nobody sets. A refusal ends
 a program, and whoever runs it starts it again: here it connects anew after a second.
@@ -121,7 +121,7 @@ class Reading:
     async def run(self) -> None:
         """Read until the process is ended."""
         async with asyncio.TaskGroup() as group:
-            for name in self.options.types:
+            for name in self.options.durable:
                 group.create_task(self._keep_reading(name, is_durable=True))
             for name in self.options.live:
                 group.create_task(self._keep_reading(name, is_durable=False))
@@ -192,7 +192,7 @@ def main(words: Sequence[str] | None = None) -> None:
     read = acts.add_parser("read")
     read.add_argument("profile")
     read.add_argument("journal")
-    read.add_argument("types", nargs="+")
+    read.add_argument("--durable", action="append", default=[])
     read.add_argument("--live", action="append", default=[])
     options = parser.parse_args(words)
     asyncio.run((Publishing if options.act == "publish" else Reading)(options).run())
