@@ -30,6 +30,7 @@ from maia.cli.output import (
     wants_json,
 )
 from maia.cli.profile_option import VARIABLE, used_profile, used_profile_file
+from maia.cli.progress import patience
 from maia.cli.trust.grants import PROOF_SUFFIX, X509Options, narrowing, right, right_record, shown_subject
 from maia.cli.trust.key import FORCE
 from maia.errors import BadInput, MaiaError
@@ -486,7 +487,8 @@ def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: An
         unknown = None if losses.is_complete else "what it passed on: the server does not answer"
         return Answer(*parts, row("unknown", unknown), row("dry run", "nothing was revoked"))
     try:
-        found = act()
+        with patience(f"revoking {len(losses.lost)} certificates"):
+            found = act()
     except MaiaError as problem:
         if problem.code == "UNAVAILABLE-DOMAIN":
             problem.add_note("`maia up` runs the organisation's server")

@@ -110,6 +110,32 @@ def test_what_is_missing_is_said_in_the_place_and_in_the_list_of_the_log(place, 
     assert PlaceLog(place).state.missing == []
 
 
+def test_a_manifest_is_fetched_with_one_request_however_long_it_is(place, tmp_path, monkeypatch):
+    """Far away, each request is a round trip."""
+    ship(tmp_path / "log", place, range(1, 6))
+    reads: list[int] = []
+
+    class Counted:
+        def __init__(self, file) -> None:
+            self._file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_) -> None:
+            self._file.close()
+
+        def __getattr__(self, name):
+            if name.startswith("read"):
+                reads.append(1)
+            return getattr(self._file, name)
+
+    opened = Place.open
+    monkeypatch.setattr(Place, "open", lambda self, path="": Counted(opened(self, path)))
+    assert len(PlaceLog(place).state.segments) == 5
+    assert len(reads) == 1
+
+
 def test_a_change_that_took_too_long_is_not_made(place, tmp_path):
     ship(tmp_path / "log", place, range(1, 4))
     log = PlaceLog(place, limits=LogLimits(grace_s=60))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from maia.cli.command import arg, flag, opt
 from maia.cli.inputs import BadFile, command_group
 from maia.cli.output import Answer, row, several
-from maia.cli.progress import counted
+from maia.cli.progress import counted, patience
 from maia.clock import system_now
 
 if TYPE_CHECKING:
@@ -165,7 +165,8 @@ def _in_place(given: str) -> PlaceLog:
     from maia.log.disk.place_log import PlaceLog
     from maia.places import place_of
 
-    log = PlaceLog(place_of(given))
+    with patience(f"waiting for an answer of `{given}`"):
+        log = PlaceLog(place_of(given))
     if not log.number:
         raise BadFile(f"`{given}` is no event log: it has no manifest")
     return log
@@ -175,9 +176,10 @@ def _opened(given: str | Path) -> LogView:
     from maia.log.disk.reader import LogView
     from maia.places import place_of
 
-    if not any(name.startswith("manifest-") for name in place_of(given).names()):
-        raise BadFile(f"`{given}` is no event log: it has no manifest")
-    return LogView(given)
+    with patience(f"waiting for an answer of `{given}`"):
+        if not any(name.startswith("manifest-") for name in place_of(given).names()):
+            raise BadFile(f"`{given}` is no event log: it has no manifest")
+        return LogView(given)
 
 
 def _place(one: Problem | Cut) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from maia.errors import Unavailable
 from maia.log.format.errors import LogBroken, LogDiskFull
 from maia.log.format.journal import ByteSource
+from maia.log.format.names import manifest_number
 from maia.places import Place
 from maia.private_files import exposure, make_private_folder, sync_folder
 
@@ -259,7 +260,25 @@ class PlaceDisk:
         return self._place.names(folder)
 
     def read(self, path: str) -> ReadFile:
-        return PlaceFile(self._place.open(path))
+        # A manifest is read entry by entry, and each would be a request of its own to a store.
+        return (
+            WholeFile(self._place.read(path)) if manifest_number(path) else PlaceFile(self._place.open(path))
+        )
+
+
+class WholeFile:
+    """A file that is small enough to be fetched at once."""
+
+    __slots__ = ("_data", "size")
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.size = data, len(data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._data[offset : offset + max(length, 0)]
+
+    def close(self) -> None:
+        """Hold nothing open."""
 
 
 class PlaceFile:
