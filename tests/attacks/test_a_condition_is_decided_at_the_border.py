@@ -16,6 +16,7 @@ import pytest
 from msgspec import structs
 
 from maia.credentials import Action, Transformation
+from maia.credentials.identity import IDENTITY_HEAD, identity_to_bytes, pack_identity
 from maia.events import AttributeUid, Kind, Value, attribute_uid
 from maia.expressions.syntax import Rule, Take
 from maia.policy.facts import Facts, WorldFunction, during, minute_uid
@@ -23,8 +24,8 @@ from maia.policy.view_bytes import view_from_bytes, view_to_bytes
 from maia.predicates import ALWAYS, NEVER, AllOf, AnyOf, Comparison, Not, Operator, Predicate
 from maia.testing import Cast, Net, NetClient, Processes, wait_until
 from maia.wire.codec import encode
-from maia.wire.messages import Interest, Message
-from support.coalition import TRUST, show
+from maia.wire.messages import Identify, Interest, Message
+from support.coalition import LIFE_S, TRUST, show, statement
 from support.processes import forked
 
 PATIENT, WARD = attribute_uid("patient"), attribute_uid("ward")
@@ -136,6 +137,75 @@ def test_what_a_border_cannot_know_is_answered_behind_it(clearance: int, shown: 
     net.settle()
     assert crossed(net) == {"Bo Kim"}.intersection(shown)
     assert [one["patient"] for one in auditor.events()] == shown
+
+
+# ------------------------------------------------------------ what providers say of the holder
+
+
+def told(clearance: int | None, *, life_s: int = LIFE_S, **settings: object) -> tuple[Net, NetClient]:
+    """Return a network in which the auditor's broker says that no rule is for a clearance like that."""
+    net, auditor = started(seen_by_rules(hidden(LOW)), NEVER, identity=TRUST, **settings)
+    if clearance is not None:
+        cleared(auditor, clearance, life_s)
+    return net, auditor
+
+
+def cleared(auditor: NetClient, clearance: int, life_s: int = LIFE_S) -> None:
+    """Let the auditor show how its provider has cleared it for a while."""
+    said = statement(auditor.key, {"clearance": clearance}, since=auditor.net.now, life_s=life_s)
+    auditor.say(Identify(900, pack_identity(said)))
+    auditor.net.settle()
+
+
+@pytest.mark.parametrize(("clearance", "names"), [(None, set()), (2, set()), (3, {"Ann Lee", "Bo Kim"})])
+def test_what_providers_say_of_a_holder_the_border_reads_itself(
+    clearance: int | None, names: set[str]
+) -> None:
+    net, _ = told(clearance)
+    assert crossed(net) == names
+
+
+@pytest.mark.parametrize("of", ["another holder", "a provider that is not believed", "nobody"])
+def test_only_a_statement_about_the_holder_by_a_provider_that_is_believed_counts(of: str) -> None:
+    net, auditor = told(3)
+    lie = net.tamper
+    said = {
+        "another holder": statement(net.cast.keys["doctor"], {"clearance": 3}),
+        "a provider that is not believed": statement(
+            auditor.key, {"clearance": 3}, provider=net.cast.keys["doctor"]
+        ),
+    }
+    instead = [identity_to_bytes(said[of])] if of in said else []
+
+    def with_another(one: Message) -> Message:
+        if not isinstance(one, Interest) or one.key != net.type_id:
+            return one
+        add = [
+            structs.replace(each, credentials=[*_without_identity(each.credentials), *instead])
+            for each in one.add
+        ]
+        return lie(structs.replace(one, add=add))
+
+    net.tamper = with_another
+    cleared(auditor, 4)
+    assert crossed(net) == set()
+
+
+def _without_identity(credentials: list[bytes]) -> list[bytes]:
+    return [one for one in credentials if not one.startswith(IDENTITY_HEAD)]
+
+
+def test_what_a_provider_said_ends_with_its_statement_and_goes_on_with_the_next_one() -> None:
+    for is_renewed, names in ((False, set()), (True, {"Ann Lee", "Bo Kim"})):
+        net, auditor = told(3, life_s=300, lease_s=3600)
+        doctor = publishing(net)
+        assert crossed(net, doctor) == {"Ann Lee", "Bo Kim"}
+        net.advance(200)
+        if is_renewed:
+            cleared(auditor, 3, life_s=600)
+        net.tamper = saying_no_more  # that the first one has ended
+        net.advance(200)
+        assert crossed(net, doctor) == names
 
 
 def test_what_nobody_answers_shows_least() -> None:

@@ -60,6 +60,8 @@ _RESERVED: Final = frozenset({PROVIDER_ATTRIBUTE, TPM_ATTRIBUTE, SCAN_AT_ATTRIBU
 _LIMITS: Final = Limits(size_max=IDENTITY_BYTES_MAX, depth_max=8, atom_max=4096)
 _PACKED: Final = struct.Struct(">32s32s64sqq?BH")
 """Issuer, subject, signature, beginning, end, whether a home follows, and the lengths of two texts."""
+IDENTITY_HEAD: Final = b"(6:signed(8:identity"
+"""How a signed statement begins in its bytes, and no certificate or definition does."""
 _SEAL: Final = object()
 
 
@@ -181,12 +183,12 @@ class IdentityTrust:
 
     def verified(self, data: bytes, subject: Principal, now: Instant) -> VerifiedIdentity:
         """Return the proof that a trusted provider vouches for `subject`, from the short form."""
+        return self.verified_signed(unpack_identity(data), subject, now)
+
+    def verified_signed(self, signed: SignedIdentity, subject: Principal, now: Instant) -> VerifiedIdentity:
+        """Return the same of a statement as it was signed."""
         return verify_identity(
-            unpack_identity(data),
-            subject=subject,
-            community=self.community,
-            providers=self.providers,
-            now=now,
+            signed, subject=subject, community=self.community, providers=self.providers, now=now
         )
 
     def verified_ever(self, data: bytes, subject: Principal) -> VerifiedIdentity:

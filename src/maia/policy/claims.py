@@ -3,7 +3,8 @@
 Rules ask the world: the hour, a fact about their holder, the place it is at. The holder's broker answers
 that, and asks a border for what is left of each condition. The border does not take its word for the rest:
 what a condition asks of events has to be there as the certificate has it, and all answers together have to be
-possible. What the border knows itself, it answers itself (OASIS'08 7.2.2). A question without an answer may
+possible. What the border knows itself, it answers itself (OASIS'08 7.2.2): what identity providers say of
+the holder, where it believes any, for that comes with the request. A question without an answer may
 always stand: then a rule shows nothing, which is the least.
 """
 
@@ -18,7 +19,7 @@ from maia.credentials.authority import Authority, Transformation
 from maia.credentials.certificate import AuthorisationCertificate
 from maia.credentials.chains.chain import VerifiedChain
 from maia.credentials.keys import Principal
-from maia.events import PUBLISHER_PREFIX, Instant, is_of_event
+from maia.events import PUBLISHER_PREFIX, SUBSCRIBER_PREFIX, Instant, is_of_event
 from maia.policy.facts import Facts, about_the_world, answered, steady_clock
 from maia.predicates.covering.covers import provably_empty
 from maia.predicates.syntax import (
@@ -45,6 +46,8 @@ class World:
 
     facts: Facts
     moments: tuple[Instant, ...]
+    is_holder_known: bool = False
+    """Whether what providers say of the holder is among the facts; what is not there, nobody says."""
 
     def may_grant(self, chain: VerifiedChain) -> bool:
         """Return whether no condition of a chain is known to be false."""
@@ -71,9 +74,16 @@ class World:
                     needed.setdefault(said.by, []).append(needs)
         every = [(AllOf(tuple(needs)), by) for by, needs in needed.items()]
         return not every or any(
-            not any(provably_empty(self.facts.resolved(needs, of=by, now=now)) for needs, by in every)
+            not any(
+                self._is_unsaid(left := self.facts.resolved(needs, of=by, now=now)) or provably_empty(left)
+                for needs, by in every
+            )
             for now in self.moments
         )
+
+    def _is_unsaid(self, left: Predicate) -> bool:
+        """Return whether what is left asks what no provider has said of the holder, and one would have."""
+        return self.is_holder_known and any(uid.startswith(SUBSCRIBER_PREFIX) for uid in attributes_of(left))
 
     def steady_until(self, granted: Iterable[Authority]) -> Instant | None:
         """Return up to when the time alone changes no answer here; None for ever."""

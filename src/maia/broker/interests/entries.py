@@ -16,6 +16,7 @@ from itertools import takewhile
 from typing import Final, TypeAlias
 
 from maia.broker.audiences.local_subscribers import SubscriberGroup
+from maia.credentials.identity import IDENTITY_HEAD
 from maia.errors import ProtocolViolation
 from maia.events import AttributeUid, Instant
 from maia.policy.view import keeps
@@ -53,7 +54,10 @@ class Proof:
     """What the request shares with others, and beside it what it has of its own; None without a request."""
     own: bytes = field(repr=False)
     credentials: tuple[bytes, ...] = field(default=(), repr=False)
-    """Certificates; in an offer of a super-type, definitions of the publisher's sub-type come first."""
+    """Certificates; in an offer of a super-type, definitions of the publisher's sub-type come first.
+
+    Of a right that asks about its holder, the holder's identity statement comes last.
+    """
     watched: frozenset[bytes] = field(default=frozenset(), repr=False)
     """The certificates that it was found to depend on here, if it was verified here."""
     view: bytes = field(default=EVERYTHING, repr=False)
@@ -74,7 +78,14 @@ class Proof:
     @property
     def certificates(self) -> tuple[bytes, ...]:
         """Return the certificates behind the request."""
-        return self.credentials[len(self.definitions) :]
+        shown = self.credentials[len(self.definitions) :]
+        return shown if self.identity is None else shown[:-1]
+
+    @property
+    def identity(self) -> bytes | None:
+        """Return the identity statement of the subscriber, if one came along."""
+        last = self.credentials[-1] if self.credentials else b""
+        return last if last.startswith(IDENTITY_HEAD) else None
 
     @property
     def signed_at(self) -> Instant | None:

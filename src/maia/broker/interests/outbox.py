@@ -36,7 +36,9 @@ from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.known_types import KnownTypes
 from maia.broker.turn import Turn
 from maia.credentials import AuthorisationCertificate, SignedCertificate, certificate_to_bytes
-from maia.events import AttributeUid
+from maia.credentials.identity import identity_to_bytes
+from maia.events import SUBSCRIBER_PREFIX, AttributeUid
+from maia.policy.facts import about_the_world
 from maia.policy.view_bytes import EVERYTHING
 from maia.predicates import AllOf, Predicate, attributes_of
 from maia.routing.table.hops import (
@@ -155,7 +157,10 @@ class Outbox:
             return NO_PROOF
         credentials = tuple([certificate_to_bytes(signed) for signed in entry.right.used])
         if isinstance(entry, Subscription):
-            own = with_filter(entry.frame, entry.own, entry.filter)
+            own, holder = with_filter(entry.frame, entry.own, entry.filter), self.links.get(entry.link)
+            if holder is not None and holder.identity is not None and asks_about_holder(entry.right):
+                # A border that is told what the holder's provider says need not believe us.
+                credentials = (*credentials, identity_to_bytes(holder.identity.signed))
             return Proof(entry.frame, own, credentials, view=seen_behind(baggage))
         if isinstance(baggage, ProjectedOffer):
             credentials = (*baggage.definitions, *credentials)
@@ -202,7 +207,8 @@ class Outbox:
         if ring is None or entry is None:
             return _NOBODY
         proof = self.proof_of(baggage)
-        opened = None if proof.request is None else OpenedProof(proof.request, proof.credentials)
+        shown = (*proof.definitions, *proof.certificates)  # what is sealed crosses borders as it is
+        opened = None if proof.request is None else OpenedProof(proof.request, shown)
         uids = self.speaks_of(sealed.type_id, entry.right)
         if isinstance(baggage, ProjectedOffer) and _speaks_of_sub_type(sealed.type_id, entry):
             uids |= {_OF_SUB_TYPE}
@@ -225,6 +231,13 @@ class Outbox:
         if sealing is None or sealing.level is SealingLevel.EVENT:
             return parts_read(self.seals, type_id)  # at event level all content has one key
         return readers_of(self.seals, type_id, attributes_of(said) & self.types.kinds(type_id).keys())
+
+
+def asks_about_holder(right: Authorisation) -> bool:
+    """Return whether a right depends on what an identity statement says of its holder."""
+    said = (signed.certificate for signed in right.used)
+    asked = (about_the_world(one.authority) for one in said if isinstance(one, AuthorisationCertificate))
+    return any(uid.startswith(SUBSCRIBER_PREFIX) for each in asked for uid in attributes_of(each))
 
 
 def _shown(proof: Proof) -> tuple[bytes | None, list[bytes]]:

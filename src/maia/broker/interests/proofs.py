@@ -43,6 +43,7 @@ from maia.credentials import (
 )
 from maia.credentials.authority import ALL_ATTRIBUTES, AttributeSet, Bound
 from maia.credentials.chains.flows import DEFAULT_LIMITS
+from maia.credentials.identity import VerifiedIdentity, identity_from_bytes
 from maia.errors import BrokenCredential, MaiaError, ProtocolViolation, Refusal
 from maia.events import INSTANT_MIN, Instant, seconds_after
 from maia.policy import Request, View
@@ -158,7 +159,7 @@ class Proofs:
             begins = tuple(sorted({since for _, since in began}))
             granted, watched = union(_most_wanted(one.authority) for one in chains), _watched(chains)
             if is_released:
-                wanted, until = self._released(proof, chains, signer, wanted, now)
+                wanted, until = self._released(proof, chains, signer, wanted, now, budget)
         # An honest edge has joined the restrictions to the filter, and then nothing is taken away here.
         if covers(wide=granted, narrow=wanted):
             return Proved(wanted, watched, begins, until)
@@ -189,14 +190,31 @@ class Proofs:
         holder: Principal,
         wanted: Predicate,
         now: Instant,
+        budget: Budget,
     ) -> tuple[Predicate, Instant | None]:
         """Return the part of a filter that the View of a proof admits; refuse a View that is not proved.
 
         With it comes the moment up to which that holds, by the time alone.
         """
-        view, world = view_from_bytes(proof.view), self.authoriser.world_at_a_border(holder, now)
+        view, identity = view_from_bytes(proof.view), self._identity_of(holder, proof, now, budget)
+        world = self.authoriser.world_at_a_border(holder, now, identity)
         check_entitled(view, [one.authority for one in chains if world.may_grant(one)], holder, world)
-        return _within(view, wanted), world.steady_until(one.authority for one in chains)
+        ends = world.steady_until(one.authority for one in chains)
+        if identity is not None:
+            ends = identity.statement.not_after if ends is None else min(ends, identity.statement.not_after)
+        return _within(view, wanted), ends
+
+    def _identity_of(
+        self, holder: Principal, proof: Proof, now: Instant, budget: Budget
+    ) -> VerifiedIdentity | None:
+        """Return what a provider that is trusted here says of a subscriber, if that came along and counts."""
+        trust = self.own.settings.identity
+        if trust is None or proof.identity is None:
+            return None
+        budget.spend_check()
+        with suppress(MaiaError):  # of another provider, or over: then nothing is known of the holder
+            return trust.verified_signed(identity_from_bytes(proof.identity), holder, now)
+        return None
 
     def prove_offer(self, kind: bytes, proof: Proof, now: Instant) -> frozenset[bytes]:
         """Return the certificates by which the signer may publish this type, or raise what is wrong."""
@@ -438,7 +456,8 @@ class Proofs:
 def check_entitled(view: View, granted: Sequence[Authority], holder: Principal, world: World) -> None:
     """Refuse a View that shows more than was granted to its holder.
 
-    Of what rules ask of the world, the answers are its holder's broker's where nothing is known here.
+    Of what rules ask of the world, the answers are its holder's broker's where nothing is known here, nor
+    could be.
     """
     is_its_own = view.recipient == (holder.key if any(map(is_for_one, view.windows)) else b"")
     for window in view.windows:

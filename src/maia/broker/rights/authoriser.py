@@ -52,6 +52,7 @@ from maia.credentials import (
 from maia.credentials.brokers import as_broker, made_by
 from maia.credentials.chains.discovery import read_from_owner
 from maia.credentials.chains.reduction import BYTES_PER_STEP
+from maia.credentials.identity import VerifiedIdentity, identity_values
 from maia.errors import BrokenCredential
 from maia.events import (
     PUBLISHER_PREFIX,
@@ -289,11 +290,19 @@ class Authoriser:
             return NO_FACTS
         return self._known(request, now, around, dict.fromkeys(RATE_FACTS, 0))
 
-    def world_at_a_border(self, holder: Principal, now: Instant) -> World:
-        """Return what this broker knows by itself of the world of somebody behind a border."""
+    def world_at_a_border(
+        self, holder: Principal, now: Instant, identity: VerifiedIdentity | None = None
+    ) -> World:
+        """Return what this broker knows by itself of the world of somebody behind a border.
+
+        Where it believes identity providers, what is asked of the holder counts as one of them has said it.
+        """
         skew_s = self._settings.skew_s
         moments = now, seconds_after(now, -skew_s), seconds_after(now, skew_s)
-        return World(Facts(asserted=self._asserted(holder, now, NOTHING_KNOWN)), moments)
+        said = {} if identity is None else identity_values(identity.statement)
+        around = {AttributeUid(SUBSCRIBER_PREFIX + uid): value for uid, value in said.items()}
+        facts = Facts(around, asserted=self._asserted(holder, now, around))
+        return World(facts, moments, is_holder_known=self._settings.identity is not None)
 
     def _asserted(
         self, holder: Principal, now: Instant, around: Circumstances

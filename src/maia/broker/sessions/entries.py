@@ -33,6 +33,7 @@ from maia.broker.interests.interests import (
     Interests,
     kept_class,
 )
+from maia.broker.interests.outbox import asks_about_holder
 from maia.broker.interests.routes import Routes
 from maia.broker.links.cursors import Cursor
 from maia.broker.links.links import (
@@ -129,6 +130,16 @@ class Entries:
             self.interests.class_gone(type_id, before.view_class, turn)
         elif stood:
             self.interests.send_proof_again(type_id, before.view_class, turn)
+
+    def prove_again(self, link: Link, turn: Turn) -> None:
+        """Send others the holder's new identity statement, with what it wants by a right that asks for it."""
+        asks: dict[int, bool] = {}  # by the identity of the basis, which the entries keep alive
+        for entry in link.subscriptions.values():
+            basis, type_id = id(entry.basis), entry.right.event_type.type_id
+            if basis not in asks:
+                asks[basis] = asks_about_holder(entry.right)
+            if asks[basis] and self.audiences[type_id].represents(entry.view_class, (link.id, entry.ref)):
+                self.interests.send_proof_again(type_id, entry.view_class, turn)
 
     def place_advertisement(
         self, link: Link, entry: Advertisement, before: Advertisement | None, turn: Turn

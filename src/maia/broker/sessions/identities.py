@@ -111,6 +111,7 @@ class PeerIdentities:
         before = link.circumstances
         self.hold_identity(link, verified)
         self._circumstances_changed(link, before, turn)
+        self.entries.prove_again(link, turn)
         said = verified.statement
         turn.send(link.id, Accepted(message.id, +said.not_after))
         until, peer = str(said.not_after), str(link.peer)
