@@ -219,6 +219,23 @@ def test_a_broker_is_one_no_more_when_that_is_revoked_whatever_else_it_holds() -
     assert not [link for link in net.brokers["CCS broker"].parts.links.values() if link.peer == key.principal]
 
 
+def test_a_broker_that_is_one_no_more_serves_nobody_and_its_clients_go_elsewhere() -> None:
+    net = Net()
+    net.broker()
+    key = net.cast.identity("Met broker")[0]
+    made = net.cast.broker_right(key, test=TestKind.FOLLOWED_CRL)
+    net.broker("Met broker", seeds=["CCS broker"], credentials=(made,))
+    net.settle()
+    issuer = Issuer(net, "PITO")
+    issuer.vouch(3600)
+    reader = net.client("billing office", "Met broker")
+    assert reader.was_accepted(reader.subscribe())
+    issuer.revoke(made)
+    net.settle()
+    assert reader.bye == "UNAVAILABLE-NOT-A-BROKER"
+    assert net.client("camera at Victoria", "Met broker").bye == "UNAVAILABLE-NOT-A-BROKER"
+
+
 def neighbours(organisation: Path) -> set[str]:
     """Return the keys of the brokers that an organisation's first broker has a link to."""
     said = command("status", "--org", organisation, "--json", cwd=organisation.parent)

@@ -96,6 +96,16 @@ class NotABroker(Refusal):
         )
 
 
+class BrokerNoMore(Unavailable):
+    """This broker's organisation has revoked what made it one; clients go on at another one."""
+
+    code = "UNAVAILABLE-NOT-A-BROKER"
+
+    def __init__(self) -> None:
+        """Say where to go."""
+        super().__init__("this broker was made one no more by its organisation: connect to another one")
+
+
 class LogFull(Unavailable):
     """The disk of this broker's event log takes nothing, and what is published is to be on it first."""
 

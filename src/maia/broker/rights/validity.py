@@ -21,11 +21,13 @@ from typing import Final
 
 from maia.credentials import (
     AuthorisationCertificate,
+    CertificateRevoked,
     CertificateStale,
     Principal,
     SignedCertificate,
     TestKind,
 )
+from maia.credentials.brokers import makes_broker
 from maia.events import Instant
 from maia.policy.facts import about_the_world
 from maia.predicates import ALWAYS
@@ -255,6 +257,13 @@ class ValidityTracker:
         check = self.monitor.check
         return any(
             isinstance(check(signed, now, once=one_time_tests(signed)), CertificateStale) for signed in pool
+        )
+
+    def is_broker_no_more(self, broker: Principal, held: Iterable[SignedCertificate], now: Instant) -> bool:
+        """Return whether all that made a key a broker was revoked."""
+        made = [one for one in held if one.certificate.subject == broker and makes_broker(one)]
+        return bool(made) and all(
+            isinstance(self.monitor.check(one, now), CertificateRevoked) for one in made
         )
 
     def is_refused(self, signed: SignedCertificate, now: Instant) -> bool:

@@ -24,6 +24,7 @@ from maia.broker.links.links import (
 )
 from maia.broker.links.pending import CONNECTING, Pending, Waits
 from maia.broker.own import Own
+from maia.broker.refusals import BrokerNoMore
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import ValidityTracker
 from maia.broker.sessions.close import Closing
@@ -37,6 +38,7 @@ from maia.broker.streams.catch_up import CatchUp
 from maia.broker.timers import TimerWheel
 from maia.broker.turn import Turn
 from maia.credentials import Action
+from maia.credentials.brokers import made_by
 from maia.credentials.encoding.certificates import pack
 from maia.errors import ProtocolViolation, Unavailable
 from maia.events import Instant, seconds_after
@@ -154,6 +156,8 @@ class BrokerSessions(Endpoint[Link]):
                 )
         except GrantStale as problem:
             raise Unavailable("UNAVAILABLE-STATEMENT-AWAITED", problem.message) from problem
+        if role is Role.CLIENT:
+            self._check_still_broker(link, now)
         link.role = role
         self.statements.dependencies.note(link.id, link.connect.watched)
         for signed in link.connect.used:
@@ -167,6 +171,12 @@ class BrokerSessions(Endpoint[Link]):
         if not link.ends_with_identity:
             self.peer_identities.introduce_self(link, part)
         return part.effects
+
+    def _check_still_broker(self, link: Link, now: Instant) -> None:
+        """Take no client on once this broker is none any more, but its organisation and its own process."""
+        me, own = self.own.principal, self.own.settings.credentials
+        if link.peer not in {me, *made_by(me, own)} and self.statements.is_broker_no_more(me, own, now):
+            raise BrokerNoMore
 
     def identified(self, session: Link, message: Identify, now: Instant) -> list[Effect]:
         """Take the identity statement that another broker shows before its hello, or its welcome."""

@@ -45,6 +45,7 @@ from maia.broker.links.projection import certificates_behind
 from maia.broker.links.transit import Transit, from_carried
 from maia.broker.log.retained import RetainedFrames
 from maia.broker.own import Own
+from maia.broker.refusals import BrokerNoMore
 from maia.broker.rights.authorisation import Authorisation
 from maia.broker.rights.authoriser import Authoriser
 from maia.broker.rights.validity import StatementIssuer, ValidityTracker
@@ -61,6 +62,7 @@ from maia.credentials import (
     TestKind,
     statement_from_bytes,
 )
+from maia.credentials.brokers import made_by
 from maia.errors import MaiaError
 from maia.events import SECOND, Instant, seconds_after
 from maia.policy import PolicyRefusal
@@ -309,7 +311,18 @@ class Revocation:
             check = self.statements.monitor.check
             lost = sum(check(signed, turn.now) is not None for signed in own)
             turn.note("own-certificates", lost=lost, held=len(own))
+            self._let_clients_go(turn)
             turn.count("maia_own_certificates_changed_total")
+
+    def _let_clients_go(self, turn: Turn) -> None:
+        """Part from clients once this broker is none any more; whoever made it one goes on speaking to it."""
+        own = self.own.settings.credentials
+        if not self.statements.is_broker_no_more(self.own.principal, own, turn.now):
+            return
+        stays = {self.own.principal, *made_by(self.own.principal, own)}
+        for link in list(self.links.values()):
+            if link.is_ready and link.role is Role.CLIENT and link.peer not in stays:
+                self.connections.closing.close_link(link, BrokerNoMore(), turn)
 
     def _recheck_link(self, link: Link, certificates: frozenset[bytes], turn: Turn) -> None:
         if not self.connections.evidence_changed(link, certificates, turn):
