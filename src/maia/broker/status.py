@@ -165,9 +165,12 @@ def _link_record(link: Link, now: Instant) -> dict[str, object]:
 
 def _uses(link: Link) -> list[dict[str, str]]:
     """Return which versions of types a peer reads and writes, each once."""
-    written = {("publish", one.writes.name) for one in link.advertisements.values()}
-    read = {("subscribe", one.right.event_type.name) for one in link.subscriptions.values()}
+    # By identity first: a peer may have a hundred thousand subscriptions of one version.
+    read = {id(each): each for one in link.subscriptions.values() if (each := one.basis.terms.asked_type)}
+    written = {id(one.writes): one.writes for one in link.advertisements.values()}
+    found = {("subscribe", one.name) for one in read.values()}
+    found |= {("publish", one.name) for one in written.values()}
     return [
         {"action": action, "owner": str(name.owner), "name": name.name, "version": str(name.version)}
-        for action, name in sorted(written | read, key=repr)
+        for action, name in sorted(found, key=repr)
     ]

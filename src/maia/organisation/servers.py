@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Final, Literal
 
@@ -27,6 +28,8 @@ _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 30.0
 _PARTNERS_S: Final = 10.0
 """How often partners are asked where their brokers are."""
+_TYPES_EVERY: Final = 3
+"""After so many of these looks, they are asked for newer versions of types, too."""
 _STOP_S: Final = 20.0
 _LINE_MAX: Final = 1 << 20
 
@@ -59,12 +62,14 @@ async def run_servers(
 
 async def _follow_partners(folder: Path, say: Callable[[str], None]) -> None:
     """Follow partners as long as the servers run: where their brokers are, newer versions of types."""
-    while True:
+    for look in count():
         with suppress(MaiaError):  # a folder that is being changed, a disk that is full: the next look
             for one in await asyncio.to_thread(lambda: Organisation(folder).follow_partners()):
                 say(f"a partner's broker has moved to {one}")
         with suppress(MaiaError):
-            for one in await asyncio.to_thread(lambda: Organisation(folder).follow_types()):
+            is_due = look % _TYPES_EVERY == 0
+            found = await asyncio.to_thread(lambda: Organisation(folder).follow_types()) if is_due else ()
+            for one in found:
                 say(f"a new version of {one} was taken in; programs use it when they start again")
         await asyncio.sleep(_PARTNERS_S)
 

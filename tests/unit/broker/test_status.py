@@ -52,6 +52,20 @@ def test_frames_of_a_neighbour_that_are_dropped_are_shown_with_the_neighbour_the
     assert len(south.noted("refused")) == 1, "one line a minute"
 
 
+def test_which_versions_a_client_reads_and_writes_is_shown_each_once() -> None:
+    cast = Cast.of("hospital", "pen", of_type="Report", number="int")
+    net = Net(cast.let("pen", Action.PUBLISH, Action.SUBSCRIBE))
+    north = net.broker("north")
+    pen = net.client("pen", "north")
+    pen.advertise()
+    for _ in range(3):
+        pen.subscribe()
+    (link,) = north.broker.status(net.now)["links"]
+    name = cast.definition.definition.name
+    said = {"owner": str(name.owner), "name": "Report", "version": str(name.version)}
+    assert link["uses"] == [{"action": one, **said} for one in ("publish", "subscribe")]
+
+
 def unsigned(message: Message) -> Message:
     """Take the signature off, as a router on the way can."""
     if not isinstance(message, CarriedSigned):

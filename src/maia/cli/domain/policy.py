@@ -45,7 +45,7 @@ def check(
     register: Path | None = opt("With --against: the rights in force, from `maia domain register --json`."),
     in_force: Path | None = opt("With --against: the policy in force, for what members would get."),
     pool: list[Path] | None = opt(
-        "With --against: certificates by which the domain has its rights. May be repeated."
+        "Certificates by which the domain has its rights: does the policy grant no more? May be repeated."
     ),
     definition: list[Path] | None = TYPE_OF,
     key: Path | None = KEY_OF,
@@ -57,6 +57,7 @@ def check(
 
     Examples:
         maia domain policy check met.policy --types types --parent home=home.policy
+        maia domain policy check met.policy --types types --domain met.pub --pool met/certs
         maia domain policy check new.policy --types types --domain met.pub --against events --register
           register.json --in-force met.policy -d plate.type -k met.key --credentials met
     """
@@ -69,6 +70,12 @@ def check(
     for name, path in _parents(parent).items():
         read[name] = parse_policy(read_text(path), origin=name, domain=here, parents=dict(read), types=known)
     found = parse_policy(read_text(file), origin=str(file), domain=here, parents=read, types=known)
+    if pool:
+        from maia.domain.access.passed_on import check_passed_on
+
+        if domain is None:
+            raise BadFile("with --pool, give --domain: whose rights they are")
+        check_passed_on(found, known.values(), read_certificates(pool), moment(None))
     if against is not None:
         if register is None or domain is None:
             raise BadFile("with --against, give --register and --domain")

@@ -37,7 +37,6 @@ from maia.credentials import (
     TypePattern,
     Validity,
     VerificationCache,
-    VerifiedChain,
     authority_to_expression,
     certificate_from_bytes,
     certificate_to_bytes,
@@ -138,29 +137,6 @@ class Issuer:
         if missed is not None and not above:
             raise missed
         return (*above.values(), signed)
-
-    def passable(
-        self,
-        owner: Owner,
-        resource: ResourceName,
-        action: Action,
-        held: Sequence[SignedCertificate],
-        now: Instant,
-    ) -> tuple[VerifiedChain, ...]:
-        """Return the chains by which this domain may pass an action on a resource on."""
-        with suppress(BrokenCredential):
-            found = find_chains(
-                held,
-                root=owner,
-                subject=self._key.principal,
-                action=action,
-                resource=resource,
-                at=now,
-                cache=self._cache,
-                constitutions=self._settings.constitutions,
-            )
-            return tuple(one for one in found if one.may_delegate)
-        return ()
 
     def unsigned(self, right: GrantedRight, now: Instant, number: int) -> AuthorisationCertificate:
         """Return the certificate for a right, before it is signed."""

@@ -12,12 +12,24 @@ domain holds is restricted by an attribute that it may not read. Conditions and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from maia.credentials import ALL_ATTRIBUTES, Action, Owner, TypeName, VerifiedChain
+from maia.credentials import (
+    ALL_ATTRIBUTES,
+    Action,
+    Owner,
+    SignedCertificate,
+    TypeName,
+    VerificationCache,
+    VerifiedChain,
+    VerifiedConstitution,
+    find_chains,
+)
 from maia.credentials.authority import EVENT_ACTIONS, AttributeSet
-from maia.events import AttributeUid
+from maia.errors import BrokenCredential
+from maia.events import AttributeUid, Instant
 from maia.predicates.covering.covers import covers, union
 from maia.predicates.language.writer import format_predicate
 from maia.predicates.syntax import ALWAYS, Predicate, attributes_of
@@ -39,12 +51,27 @@ class _Part:
         return self.attributes is ALL_ATTRIBUTES or uid in self.attributes
 
 
-Held = Callable[[Owner, TypeName, Action], Iterable[VerifiedChain]]
-"""The chains by which the domain may pass an action on a type on."""
+def check_passed_on(
+    policy: Policy,
+    types: Iterable[VerifiedType],
+    held: Sequence[SignedCertificate],
+    now: Instant,
+    *,
+    cache: VerificationCache | None = None,
+    constitutions: Iterable[VerifiedConstitution] = (),
+) -> None:
+    """Refuse a policy that opens more of the types of others than its domain may pass on by what it holds."""
+    cache, quorums = VerificationCache() if cache is None else cache, tuple(constitutions)
 
+    def chains(name: TypeName, action: Action) -> tuple[VerifiedChain, ...]:
+        with suppress(BrokenCredential):
+            found = find_chains(
+                held, root=name.owner, subject=policy.domain, action=action, resource=name, at=now,
+                cache=cache, constitutions=quorums,
+            )  # fmt: skip
+            return tuple(one for one in found if one.may_delegate)
+        return ()
 
-def check_passed_on(policy: Policy, types: Iterable[VerifiedType], held: Held) -> None:
-    """Refuse a policy that opens more of the types of others than this domain holds."""
     newest: dict[tuple[Owner, str], VerifiedType] = {}
     for one in types:
         newest[one.name.owner, one.name.name] = one
@@ -56,7 +83,7 @@ def check_passed_on(policy: Policy, types: Iterable[VerifiedType], held: Held) -
         if known is None or resource.kind is not ResourceKind.TYPE or owner == policy.domain:
             continue
         for action in sorted(grant.privilege.actions & EVENT_ACTIONS, key=lambda one: one.value):
-            parts = _parts(action, held(owner, known.name, action))
+            parts = _parts(action, chains(known.name, action))
             problem = _excess(grant, action, known, parts) if parts else None
             if problem is not None:
                 found.setdefault(grant.place.origin, []).append(problem)

@@ -236,11 +236,13 @@ class AccessControl(AccessStatements, AccessRegister, AccessIdentities, AccessAt
             before = self._policies.in_force(work.tables)
             policy, row = self._policies.put_in_force(work, text, parents or _NO_PARENTS, types)
             check_tiers(work.tables, policy, now)
-            held = held_certificates(work.tables, now)
             check_passed_on(
                 policy,
                 self._registry.holding(work.tables, now).values(),
-                lambda owner, name, action: self._issuer.passable(owner, name, action, held, now),
+                held_certificates(work.tables, now),
+                now,
+                cache=self._cache,
+                constitutions=self._settings.constitutions,
             )
             revoke_ungranted(work, policy, before=before)
             self.has_new_policy = True
