@@ -17,7 +17,7 @@ from chaos.network import NAMES, Network
 from chaos.schedule import Kind, faults
 from support.processes import forked
 
-KINDS = (Kind.KILL, Kind.PAUSE, Kind.CUT, Kind.CUT_ONE_WAY, Kind.LEAVE)
+KINDS = (Kind.KILL, Kind.PAUSE, Kind.CUT, Kind.CUT_ONE_WAY, Kind.LEAVE, Kind.REVOKED)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="whose a connection is, only Linux says (/proc)")

@@ -12,7 +12,7 @@ import pytest
 
 from maia.broker.log import progress
 from maia.broker.settings import RecordingSettings
-from maia.client import Acknowledged, Delivered, GapDetected, Notice
+from maia.client import Acknowledged, Delivered, Ended, GapDetected, Notice
 from maia.credentials import Action, SignedCertificate
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
 from maia.routing.duplicates import MemoryLimits
@@ -148,6 +148,44 @@ def test_what_was_acknowledged_reaches_an_archive_elsewhere_or_is_reported(kind,
     frames = [decode_recorded(one.data) for one in city.network.host(READING).log]
     recorded = Counter((one.publisher, one.stream, one.sequence) for one in frames)
     assert max(recorded.values()) == 1, "a frame was recorded twice"
+
+
+@pytest.mark.parametrize("kind", [RecordingCity, SealedCity])
+@pytest.mark.parametrize("is_archive_away", [True, False])
+def test_a_log_that_was_lost_is_fetched_again_from_where_its_readers_were(kind, is_archive_away):
+    """D1, B11: the folder of the log is gone, other data is not; the others have recorded all."""
+    city, told = city_with_archive(kind, 48_113)
+    city.told = told
+    _publish(city, 4)
+    city.network.run_for(200)
+    had = set(told.written)
+    assert had == told.safe
+    _publish(city, 1)
+    city.network.run_for(20)
+    if is_archive_away:
+        city.network.crash("archive")
+    _publish(city, 4)
+    city.network.run_for(20)
+    city.network.crash(READING)
+    _publish(city, 4)
+    city.network.host(READING).log.clear()
+    city.network.restart(READING)
+    office, ends = city.offices[0], list[str]()
+    if is_archive_away:
+        city.network.restart("archive")
+    else:  # what it was served from is gone, and it is told
+        office.client.on_notice = lambda one: (
+            ends.append(one.problem.code) if isinstance(one, Ended) else None
+        )
+        city.network.run_for(40)
+        assert ends == ["REFUSED-DURABLE-OTHER-LOG"]
+    office.client.on_notice = told.hear
+    told.entry = office.client.subscribe(city.known, durable="archive")
+    city.network.run_for(200)
+    assert set(told.written) == told.safe > had
+    assert told.gaps == ["UNAVAILABLE-LOG-LOST"], "what this one alone had, nobody else can know"
+    times = Counter(told.written)
+    assert not [moment for moment in had if times[moment] > 1], "what it had acknowledged long before"
 
 
 @pytest.mark.parametrize("keeps_history", [True, False])

@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from maia.broker.links.transit import StreamOrder
 from maia.errors import BadInput
-from maia.events import Instant
+from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
 from maia.routing.duplicates import DuplicateMemory, MemoryLimits
 from maia.wire.effects import Keep, LinkId
 from maia.wire.message_fields import DurableName
@@ -57,8 +57,10 @@ class Cursor:
     """The position that is on disk."""
     next: int = 0
     """The position to deliver next."""
-    under_way: deque[tuple[int, int]] = field(default_factory=deque, repr=False)
-    """Position and size of what was delivered and is not acknowledged."""
+    seen_at: Instant | None = None
+    """When the newest was recorded that was acknowledged: from there on a lost log is fetched again."""
+    under_way: deque[tuple[int, int, Instant | None]] = field(default_factory=deque, repr=False)
+    """Position and size of what was delivered and is not acknowledged, and when it was recorded."""
     bytes_under_way: int = 0
     holder: tuple[LinkId, int] | None = None
     """The link and reference of the owner, while it is here."""
@@ -129,9 +131,9 @@ class Cursor:
         self.gaps_told += len(found)
         return found
 
-    def delivered(self, position: int, size: int) -> None:
+    def delivered(self, position: int, size: int, recorded_at: Instant | None = None) -> None:
         """Take note of what is under way now."""
-        self.under_way.append((position, size))
+        self.under_way.append((position, size, recorded_at))
         self.bytes_under_way += size
 
     def passed(self) -> None:
@@ -143,7 +145,9 @@ class Cursor:
         """Take note of what the owner has had; say whether that is news. Nobody acknowledges the future."""
         position = min(position, self.next - 1)
         while self.under_way and self.under_way[0][0] <= position:
-            self.bytes_under_way -= self.under_way.popleft()[1]
+            _, size, recorded_at = self.under_way.popleft()
+            self.bytes_under_way -= size
+            self.seen_at = recorded_at or self.seen_at
         is_news = position > self.seen
         self.seen = max(self.seen, position)
         self.passed()
@@ -158,7 +162,8 @@ class Cursor:
     def kept(self, link: LinkId | None = None) -> Keep:
         """Return what puts it on disk as it is, before its owner at a link is answered."""
         self.kept_seen = self.seen
-        data = _Kept(self.owner, self.name, self.type_id, self.key, self.seen, self.gaps)
+        seen_at = None if self.seen_at is None else int(self.seen_at)
+        data = _Kept(self.owner, self.name, self.type_id, self.key, self.seen, self.gaps, seen_at)
         return Keep(self._file, msgspec.msgpack.encode(data), link)
 
     def forgotten(self, link: LinkId) -> Keep:
@@ -180,6 +185,7 @@ class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     key: Annotated[bytes, Meta(min_length=CURSOR_KEY_BYTES, max_length=CURSOR_KEY_BYTES)]
     seen: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     gaps: list[tuple[int, str, str]] = []
+    seen_at: Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)] | None = None
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(_Kept)
@@ -191,4 +197,5 @@ def cursor_from_bytes(data: bytes) -> Cursor:
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise BadCursor("what was kept as a cursor cannot be read") from problem
     about = found.owner, found.name, found.type_id, found.key, found.seen
-    return Cursor(*about, kept_seen=found.seen, gaps=found.gaps)
+    seen_at = None if found.seen_at is None else Instant(found.seen_at)
+    return Cursor(*about, kept_seen=found.seen, gaps=found.gaps, seen_at=seen_at)

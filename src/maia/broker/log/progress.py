@@ -180,6 +180,20 @@ class Progress:
         """
         return self.recorded.scattered - self.compared > _LIMITS.numbers_per_stream_max // 4
 
+    def in_another_log(self, now: Instant) -> Progress:
+        """Return what is known where the log was replaced: what was recorded is neither there nor missing.
+
+        Its readers have had most of it. The rest is fetched by when it was recorded, not by its numbers.
+        """
+        fresh = Progress(now, is_cut=True, sources=dict(self.sources), judged=dict(self.judged))
+        for numbers in (self.recorded, self.settled):
+            for stream, parts in numbers.by_stream().items():
+                for signer, spans in parts.items():
+                    kept_as = signer if numbers is self.settled else b""
+                    for first, end in spans:
+                        fresh.settled.remember_span(*stream, first, end - 1, kept_as)
+        return fresh
+
     def note(self, frame: Recorded, unjudged: bytes = b"") -> RowSet:
         """Take note of a frame that is recorded; return the rows that are new.
 

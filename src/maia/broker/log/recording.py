@@ -84,6 +84,8 @@ class Recording:
     """The neighbours that were sent an interest in a type."""
     problem: str = ""
     """Why the disk takes nothing at this moment, if that is so."""
+    is_replaced: bool = False
+    """Whether this log is not the one whose positions were kept: that one is lost, or newer."""
     left_out: set[bytes] = field(default_factory=set)
     """Types of which something was not recorded meanwhile: other brokers have it, and are asked later."""
     is_changed: bool = False
@@ -323,8 +325,18 @@ class Recording:
                 turn.note("kept-dropped", name=KEPT_PROGRESS, code=problem.code)
         if not self.id or self.next_position < first_to_reread(kept_before):
             # Another log, or one that was restored from a copy: its positions mean something else.
-            self.id, self.progress, self.fetched = random(LOG_ID_BYTES), {}, []
+            self.is_replaced = bool(self.id)
+            before, self.id, self.progress, self.fetched = self.progress, random(LOG_ID_BYTES), {}, []
+            for type_id, known in before.items():
+                self.progress[type_id] = known.in_another_log(turn.now)
             turn.add(self.kept_progress())
+
+    def begin_at(self, type_id: bytes, since: Instant, now: Instant) -> None:
+        """Fetch of a type what others have recorded from a moment on, in place of what this log has lost."""
+        progress = self.progress_of(type_id, now)
+        progress.since = min(progress.since, since)
+        progress.is_cut = True
+        self.look_for(type_id)
 
 
 def new_recording(principal: Principal, settings: BrokerSettings, types: KnownTypes) -> Recording | None:

@@ -40,6 +40,9 @@ from maia.wire.messages import DeliverLogged, Missed
 
 NUMBERS: Final = "; missing: "
 """What stands in a gap notice before the numbers of publications: only those who see all of them are told."""
+_LOST: Final = (
+    "the event log of this broker was lost or put back: what it alone had is gone, the rest comes from others"
+)
 _READ_BYTES: Final = 4 << 20
 _LOOK_AGAIN_S: Final = 0.5
 
@@ -86,7 +89,8 @@ class DurableSubscriptions:
                 )
             self.own.refuse_unkept()
             # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
-            known = Cursor(owner, name, type_id, self.own.random(CURSOR_KEY_BYTES), log.upto)
+            key = self.own.random(CURSOR_KEY_BYTES)
+            known = Cursor(owner, name, type_id, key, log.upto, seen_at=turn.now)
             self._cursors[owner, name] = known
             turn.keep(known.kept(link.id))
             log.look_for(type_id)
@@ -135,12 +139,23 @@ class DurableSubscriptions:
                 turn.add(Keep(name, None))
                 continue
             self._cursors[cursor.owner, cursor.name] = cursor
+            if self.recording.is_replaced:
+                self._begin_in_another_log(cursor, turn)
             cursor.gaps = [(min(at, upto), code, text) for at, code, text in cursor.gaps]
             if cursor.seen > upto:
                 # The log is another one, or was restored from a copy: what came after it is not there.
                 turn.note("cursor-ahead-of-log", cursor=cursor.name, seen=cursor.seen, position=upto)
                 cursor.seen = upto
                 turn.add(cursor.kept())
+
+    def _begin_in_another_log(self, cursor: Cursor, turn: Turn) -> None:
+        """Fetch from others what the owner of a cursor has not had; positions of the old log open nothing."""
+        cursor.key = self.own.random(CURSOR_KEY_BYTES)
+        if cursor.seen_at is not None:
+            since = seconds_after(cursor.seen_at, -self.own.settings.skew_s)  # clocks of others differ
+            self.recording.begin_at(cursor.type_id, since, turn.now)
+        cursor.note_gap(min(cursor.seen, self.recording.upto), "UNAVAILABLE-LOG-LOST", _LOST)
+        turn.add(cursor.kept())
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks for: how far the log is, and how far behind they are."""
@@ -357,14 +372,14 @@ class DurableSubscriptions:
         if not cursor.shows:
             # Whoever reads the range is sent what is in it, and that goes on record.
             turn.send(entry.link, DeliverLogged(*about, [], is_late=is_late))
-            cursor.delivered(logged.position, 0)
+            cursor.delivered(logged.position, 0, logged.recorded_at)
             return None
         try:
             message = DeliverLogged(*about, seen.columns, seen.author, is_late)
             size = self.records.send_to(entry, transit, seen, message, turn)
         except LedgerRequired as refused:
             return refused
-        cursor.delivered(logged.position, size)
+        cursor.delivered(logged.position, size, logged.recorded_at)
         return None
 
 
