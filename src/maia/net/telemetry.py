@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import accumulate
+from time import monotonic
 from typing import IO, Final, Protocol
 
 from prometheus_client import (
@@ -180,6 +181,10 @@ _EXPECTED: Final = frozenset(
 """Codes of what happens where nothing is wrong: two brokers dial each other at once, a list comes by
 two ways, a broker asks for keys, or for events, of a sealed type whose grant was just revoked."""
 
+_EXPECTED_AT_START: Final = _EXPECTED | {"UNAVAILABLE-STATEMENT-AWAITED"}
+"""Codes of what is so for a moment when servers are started together: whoever is refused comes again."""
+_STARTING_S: Final = 60.0
+
 
 class Deliveries(Protocol):
     """How many rows were delivered, and how long after their publication."""
@@ -219,8 +224,16 @@ class _DeliveryMetrics(Collector):
 class Telemetry:
     """The log and the metrics of one process."""
 
-    def __init__(self, stream: IO[str], *, log_format: str = "auto", level: str = "info") -> None:
+    def __init__(
+        self,
+        stream: IO[str],
+        *,
+        log_format: str = "auto",
+        level: str = "info",
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         """Write log lines to `stream`; `auto` means for people exactly if it is a terminal."""
+        self._clock, self._began = clock, clock()
         for_people = log_format == "text" or (log_format == "auto" and stream.isatty())
         self._stream = stream
         self._least = _LEVELS[level]
@@ -236,7 +249,9 @@ class Telemetry:
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
         """Write one line; whatever names a problem is a warning."""
-        is_warning = event in _WORTH_A_WARNING and fields.get("code") not in _EXPECTED
+        is_starting = self._clock() - self._began < _STARTING_S
+        expected = _EXPECTED_AT_START if is_starting else _EXPECTED
+        is_warning = event in _WORTH_A_WARNING and fields.get("code") not in expected
         self._write("warning" if is_warning else "debug" if event in _ROUTINE else "info", event, fields)
 
     def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:

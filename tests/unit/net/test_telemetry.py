@@ -69,6 +69,17 @@ def test_what_is_refused_where_nothing_is_wrong_is_no_warning() -> None:
     assert [line["level"] for line in lines_of(stream)] == ["info", "info", "info", "warning"]
 
 
+def test_who_is_refused_because_a_server_has_just_started_is_no_warning_for_a_minute() -> None:
+    stream, now = io.StringIO(), [0.0]
+    telemetry = Telemetry(stream, clock=lambda: now[0])
+    for second in (1.0, 59.0, 61.0):
+        now[0] = second
+        telemetry.note("refused", {"code": "UNAVAILABLE-STATEMENT-AWAITED"})
+        telemetry.note("refused", {"code": "POLICY-REVOKED"})
+    levels = [line["level"] for line in lines_of(stream)]
+    assert levels == ["info", "warning", "info", "warning", "warning", "warning"]
+
+
 def test_what_happens_every_ten_seconds_where_all_is_well_is_no_line_that_an_operator_reads() -> None:
     stream = io.StringIO()
     for level in ("info", "debug"):
