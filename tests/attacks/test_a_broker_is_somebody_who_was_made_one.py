@@ -172,9 +172,9 @@ def test_the_same_with_a_key_that_was_made_a_broker_is_inside(
             return holds(process, output, patient)
 
         wait_until(has_it)
-        wait_until(lambda: holds(process, output, wanted))
         with maia.connect("doctor", address=address_of(output)) as there:
             there.publish("Prescription", drug="MORPHINE", patient=patient)
+            wait_until(lambda: holds(process, output, wanted), "interests go to where events are offered")
 
 
 def test_a_client_talks_to_no_broker_of_another_organisation_unless_that_is_wanted(
@@ -242,19 +242,41 @@ def neighbours(organisation: Path) -> set[str]:
     return {one["peer"] for one in json.loads(said.stdout)["links"] if one["role"] == "broker"}
 
 
+def invite(place: Path, name: str) -> None:
+    """Make an organisation that the hospital invites, and grants nothing."""
+    for words in (
+        ("org", "new", name),
+        ("network", "invite", f"{name}/{name}.pub", "--org", "hospital", "-o", f"{name}.invite"),
+        ("network", "join", f"{name}.invite", "--org", name),
+    ):
+        answer = command(*words, cwd=place)
+        assert answer.returncode == 0, (words, answer.stderr)
+
+
+def test_the_brokers_of_an_organisation_that_is_put_out_are_none_for_the_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    for name in ("visitor", "witness"):
+        invite(place, name)
+    key = (place / "visitor/broker.pub").read_text().strip()
+    with ExitStack() as stack:
+        for name in ("visitor", "witness"):
+            run(stack, place / name / "broker.toml")
+        wait_until(lambda: key in neighbours(place / "witness"), "they are neighbours")
+        answer = command("network", "revoke", "visitor/visitor.pub", "--org", "hospital", cwd=place)
+        assert answer.returncode == 0, answer.stderr
+        assert key not in neighbours(place / "hospital")
+        wait_until(lambda: key not in neighbours(place / "witness"), "they have parted", within_s=10)
+
+
 def test_a_broker_that_is_removed_is_none_at_once_for_its_own_organisation_and_for_partners(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also for one that was invited and granted nothing, and so has no other need of that one's lists."""
     monkeypatch.chdir(place)
     hospital, guest = place / "hospital", place / "guest"
-    for words in (
-        ("org", "new", "guest"),
-        ("network", "invite", "guest/guest.pub", "--org", "hospital", "-o", "guest.invite"),
-        ("network", "join", "guest.invite", "--org", "guest"),
-    ):
-        answer = command(*words, cwd=place)
-        assert answer.returncode == 0, (words, answer.stderr)
+    invite(place, "guest")
     key = (hospital / "south.pub").read_text().strip()
     with ExitStack() as stack:
         south = run(stack, hospital / "south.toml")

@@ -77,7 +77,8 @@ _NOT_INVITED: Final = (
     "this brings none: unless it is in the network already, {} invites it first (`maia network invite`)"
 )
 _DAYS_MAX: Final = 3650
-_ENDED: Final = "is given nothing any more; `maia member add` makes a member another one"
+_ENDED: Final = "is given nothing any more"
+_ANOTHER: Final = "`maia member add` makes a member another one"
 _OF_OUR_OWN: Final = " (our own; after joining another, grant again)"
 
 
@@ -472,6 +473,8 @@ def revoke(
 
 def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: Answer | None = None) -> Answer:
     """Revoke what is meant, and say who loses what; without an act, it is a dry run."""
+    from maia.credentials.brokers import makes_broker
+
     lost = []
     for one in losses.lost:
         passed_on = f", passed on by {one.signed.certificate.issuer}" if one.is_passed_on else ""
@@ -481,7 +484,8 @@ def revoked(losses: Losses, act: Callable[[], RevokedAnswer] | None, *, also: An
     kept = sorted({str(right_record(one)["may"]) for one in losses.kept})
     ends = several("ends_at", map(shown_end, losses.ends))
     stays = row("stays", f"{', '.join(kept)} (`maia network revoke` ends that)", stays=kept)
-    key = row("key", None if losses.key is None else f"{losses.key} {_ENDED}", key=losses.key)
+    ended = _ENDED if any(makes_broker(one.signed) for one in losses.lost) else f"{_ENDED}; {_ANOTHER}"
+    key = row("key", None if losses.key is None else f"{losses.key} {ended}", key=losses.key)
     parts = [several("loses", lost), ends, also or Answer(), stays if kept else Answer(), key]
     if act is None:
         unknown = None if losses.is_complete else "what it passed on: the server does not answer"
