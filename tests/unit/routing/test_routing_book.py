@@ -278,9 +278,26 @@ def test_a_neighbour_cannot_make_us_repeat_ourselves_without_pause():
     book.local_subscribe(TYPE, entry_id(1), over(10))
     assert book.receive_resync(PARENT, NOW) != []
     assert book.receive_resync(PARENT, Instant(1)) == []
+    assert book.receive_resync(PARENT, Instant(2)) == []
     assert book.receive_resync(PARENT, Instant(LEASE_US)) != []
     assert book.receive_renewal(PARENT, 7, bytes(32), NOW) == [ResyncRequest(PARENT)]
     assert book.receive_renewal(PARENT, 7, bytes(32), Instant(1)) == []
+
+
+def test_a_neighbour_that_asks_again_too_soon_is_told_everything_once_when_the_pause_is_over():
+    """It has reason to ask, and does not ask a third time: what it lacked, it would lack for ever."""
+    book = book_with(PARENT)
+    book.local_subscribe(TYPE, entry_id(1), over(10))
+    book.renewal(PARENT, NOW)
+    everything = [type(one) for one in book.receive_resync(PARENT, NOW)]
+    assert everything == [InterestUpdate, Renewal]
+    assert book.receive_resync(PARENT, Instant(1)) == []
+    due = book.next_due()
+    assert due is not None
+    assert NOW < due < LEASE_US // 4
+    assert book.renew_due(Instant(due - 1)) == []
+    assert [type(one) for one in book.renew_due(due)] == everything
+    assert book.renew_due(Instant(due + 1)) == []
 
 
 # ------------------------------------------------------------ replicas in use

@@ -321,6 +321,7 @@ class ReceivedInterests:
     def receive_resync(self, link: Link, _message: Resync, turn: Turn) -> None:
         """Send a neighbour everything again."""
         node = self.routes.neighbour_on(link.id).node
+        self.routes.is_changed = True  # what it asks for too soon is sent a little later
         self.outbox.route_messages(self.routes.book.receive_resync(node, turn.now), turn)
 
     # ------------------------------------------------------------ certificates and keys that count no more

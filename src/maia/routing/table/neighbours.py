@@ -54,6 +54,8 @@ class NeighbourLink:
     """Whether our last renewal said that nothing is registered."""
     asked_again_at: Instant | None = None
     sent_again_at: Instant | None = None
+    is_to_be_sent_again: bool = False
+    """Whether it has asked for everything so soon after the last time that it gets it a little later."""
 
     @property
     def is_to_be_renewed(self) -> bool:

@@ -314,9 +314,14 @@ class RoutingTable:
         return [ResyncRequest(hop)]
 
     def receive_resync(self, hop: Hop, now: Instant) -> list[RouteUpdate]:
-        """Tell a neighbour everything again, and that this is all; not more often than it can need it."""
+        """Tell a neighbour everything again, and that this is all.
+
+        Not more often than some times in a lease: one that asks again before gets it when that time has come.
+        It has reason to ask, and would ask no more (statements arrive one after the other, for instance).
+        """
         link = self.link(hop)
-        if is_within(link.sent_again_at, now, self._limits.renew_every_us // 4):
+        link.is_to_be_sent_again = is_within(link.sent_again_at, now, self._resent_every_us)
+        if link.is_to_be_sent_again:
             return []
         link.sent_again_at = now
         again = [update for routes in self._types.values() for update in routes.send_again(hop)]
@@ -348,11 +353,13 @@ class RoutingTable:
         something else later, that ends with the lease.
         """
         every = self._limits.renew_every_us
+        asking = [hop for hop, link in self._links.items() if link.is_to_be_sent_again]
+        again = [update for hop in asking for update in self.receive_resync(hop, now)]
         links = [(hop, link) for hop, link in self._links.items() if link.is_to_be_renewed]
         if all(is_within(link.renewed_at, now, every) for _, link in links):
-            return []
+            return again
         soon = [(hop, link) for hop, link in links if not is_within(link.renewed_at, now, every // 2)]
-        return [link.renewal(hop, now) for hop, link in soon]
+        return [*again, *(link.renewal(hop, now) for hop, link in soon)]
 
     def renewal(self, hop: Hop, now: Instant) -> RouteUpdate:
         """Renew all entries at a neighbour before that is due."""
@@ -382,9 +389,18 @@ class RoutingTable:
             for link in self._links.values()
             if link.is_to_be_renewed
         ]
+        moments += [
+            link.sent_again_at + self._resent_every_us
+            for link in self._links.values()
+            if link.is_to_be_sent_again and link.sent_again_at is not None
+        ]
         end = self._leases.next_end()
         moments += [] if end is None else [end + 1]
         return Instant(min(moments)) if moments else None
+
+    @property
+    def _resent_every_us(self) -> int:
+        return self._limits.renew_every_us // 4
 
     def _let_say(self, hop: Hop, more: int, now: Instant) -> None:
         """Refuse what is more than one neighbour may say; what it says holds for a while from now on."""
