@@ -165,6 +165,21 @@ def test_what_was_refused_does_not_make_two_honest_brokers_disagree(net: Net) ->
     assert len(rogue.all_heard(Resync)) == 1
 
 
+def test_a_broker_that_asks_for_everything_twice_is_told_twice_and_not_without_pause(net: Net) -> None:
+    """A67: what it could not prove before it may prove now; were it not told, it would lack that for ever."""
+    billing, rogue = net.client("billing office"), rogue_broker(net)
+    billing.subscribe()
+    offering(net, rogue)
+    rogue.heard.clear()
+    for _ in range(3):
+        rogue.say(Resync())
+    told = len(rogue.all_heard(Interest))
+    assert told >= 1
+    for _ in range(20):
+        net.advance(1)
+    assert len(rogue.all_heard(Interest)) == 2 * told
+
+
 def test_an_interest_that_is_told_again_without_proof_is_gone(net: Net) -> None:
     """A67: what stood on a proof does not go on standing on nothing, and the books still agree."""
     camera, rogue = net.client("camera at Victoria"), rogue_broker(net)
