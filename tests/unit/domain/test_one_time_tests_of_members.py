@@ -66,7 +66,7 @@ def test_whoever_does_not_answer_is_let_in_nowhere_and_may_ask_again() -> None:
     net.run(0.2)
     assert refusals(member) == ["UNAVAILABLE-NOT-VOUCHED-FOR"]
     net.holds_back = False
-    net.run(10)
+    net.run(WAIT_S + 10)  # it has asked again already, a moment after the refusal
     assert net.holds(member, PLATE)
 
 
