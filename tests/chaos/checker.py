@@ -63,6 +63,8 @@ class Reader:
     reported: Sequence[Reported] = ()
     waits: bool = False
     """Whether it is told at the end that nothing can arrive at this moment, and why."""
+    put_back_at: Sequence[float] = ()
+    """When the log of its broker was lost, or replaced by an older one: what it had may come again then."""
     right_ended_at: float | None = None
     """When its right ended, and the time was over until which a cut-off broker may not know."""
 
@@ -100,7 +102,8 @@ class Verdict:
     late: int = 0
     """Delivered behind later ones of their publisher, and marked so."""
     repeated: int = 0
-    """Delivered again from the same position, because their acknowledgement had not arrived."""
+    """Delivered again: from the same position, because their acknowledgement had not arrived; or from another
+    log, where the one that knew of it was lost."""
     reported: int = 0
     """Not delivered, and reported by number."""
     findings: list[Finding] = field(default_factory=list)
@@ -145,7 +148,7 @@ def _handed(reader: Reader, known: frozenset[str], verdict: Verdict) -> dict[str
     """Return what the reader was handed of each publisher; what must not come, or not so, is a finding."""
     handed: dict[str, set[int]] = defaultdict(set)
     newest: dict[tuple[str, str], int] = defaultdict(lambda: -1)
-    places: dict[tuple[str, int], str | None] = {}
+    places: dict[tuple[str, int], tuple[str | None, float]] = {}
     for one in reader.delivered:
         if one.publisher not in reader.wants or one.publisher not in known:
             verdict.findings.append(_about(reader, "invented", one.publisher, one.first, one.last, one.at))
@@ -156,9 +159,10 @@ def _handed(reader: Reader, known: frozenset[str], verdict: Verdict) -> dict[str
             )
         ours = handed[one.publisher]
         for number in range(one.first, one.last + 1):
-            place = places.setdefault((one.publisher, number), one.position)
+            place, since = places.setdefault((one.publisher, number), (one.position, one.at))
             if number in ours:
-                if one.position is not None and place == one.position:
+                is_same = one.position is not None and place == one.position
+                if is_same or any(since <= moment <= one.at for moment in reader.put_back_at):
                     verdict.repeated += 1
                 else:
                     verdict.findings.append(_about(reader, "doubled", one.publisher, number, number, one.at))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from chaos.checker import Acknowledged, Delivered, Reader, Reported
@@ -31,6 +31,7 @@ def readers(
     lines: Iterable[Mapping[str, Any]],
     *,
     wants: Mapping[str, frozenset[str]],
+    put_back_at: Sequence[float] = (),
     right_ended_at: float | None = None,
 ) -> list[Reader]:
     """Return the subscriptions of one program; `wants` says by type whose events they are to have."""
@@ -55,6 +56,7 @@ def readers(
             ],
             reported=[report for one in told if "gap" in one for report in _reports(one)],
             waits=_waits(told),
+            put_back_at=put_back_at,
             right_ended_at=right_ended_at,
         )
         for name, told in sorted(by_name.items())

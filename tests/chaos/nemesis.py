@@ -24,7 +24,7 @@ from typing import Any
 from chaos import history
 from chaos.checker import Reader, Verdict, check, joined, recovered_after
 from chaos.network import NAMES, PUBLISHES, TYPES, Network, Organisation, pause, resume
-from chaos.schedule import Fault, Kind
+from chaos.schedule import LOSES_DATA, Fault, Kind
 from maia.clock import system_now
 from maia.events import Instant
 from maia.testing import Server, wait_until
@@ -341,9 +341,11 @@ class Nemesis:
             for who in publishes
             for one in history.acknowledged(who, self._lines(who), counts_from=self.counts_from.get(who, 0))
         ]
-        readers = [
-            one for name in NAMES for one in history.readers(name, self._lines(f"{name}-desk"), wants=wants)
-        ]
+        readers: list[Reader] = []
+        for name in NAMES:
+            ours = (one for one in self.struck if one.fault.at == name and one.fault.kind in LOSES_DATA)
+            about = {"wants": wants, "put_back_at": [one.began_at for one in ours]}
+            readers += history.readers(name, self._lines(f"{name}-desk"), **about)
         for who, ended_at in self.guests.items():
             readers += history.readers(who, self._lines(who), wants=wants, right_ended_at=ended_at)
         return acked, readers

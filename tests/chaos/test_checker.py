@@ -49,6 +49,13 @@ def test_a_reader_that_was_handed_nothing_lost_everything():
     assert kinds(judged(replace(DESK, delivered=[]))) == [("silent", 0, 9)]
 
 
+def test_what_comes_again_from_another_position_is_doubled_unless_the_log_was_put_back_between():
+    again = replace(DESK, delivered=[*ALL, replace(ALL[1], at=20.0, position="p9")])
+    assert kinds(judged(again)) == [("doubled", 5, 9)]
+    assert kinds(judged(replace(again, put_back_at=[11.0]))) == [("doubled", 5, 9)], "that was before"
+    assert judged(replace(again, put_back_at=[15.0])).repeated == 5
+
+
 def test_a_word_without_numbers_is_not_enough():
     told = replace(DESK, delivered=ALL[:1], reported=[Reported(12.0, code="UNAVAILABLE-LOG-GAP")])
     assert kinds(judged(told)) == [("unnumbered", 5, 9)]

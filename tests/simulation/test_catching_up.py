@@ -188,6 +188,35 @@ def test_a_log_that_was_lost_is_fetched_again_from_where_its_readers_were(kind, 
     assert not [moment for moment in had if times[moment] > 1], "what it had acknowledged long before"
 
 
+def test_where_a_log_is_put_back_a_position_of_before_is_refused_also_when_the_log_has_come_that_far():
+    """D1, B11: positions behind a backup are given a second time; to go on there would leave events out."""
+    city, told = city_with_archive(RecordingCity, 48_113)
+    city.told = told
+    _publish(city, 2)
+    city.network.run_for(80)
+    host, office = city.network.host(READING), city.offices[0]
+    log, disk = list(host.log), dict(host.disk)
+    _publish(city, 4)
+    city.network.run_for(80)
+    had, last = set(told.written), host.log[-1].position
+    ends: list[str] = []
+    office.client.on_notice = lambda one: ends.append(one.problem.code) if isinstance(one, Ended) else None
+    city.network.partition(["archive"])
+    city.network.crash(READING)
+    host.log[:], host.disk = log, disk
+    city.network.restart(READING)
+    _publish(city, 8)
+    city.network.run_for(120)
+    assert host.log[-1].position > last > log[-1].position
+    city.network.heal()
+    city.network.run_for(60)
+    assert ends == ["REFUSED-DURABLE-OTHER-LOG"]
+    office.client.on_notice = told.hear
+    told.entry = office.client.subscribe(city.known, durable="archive")
+    city.network.run_for(100)
+    assert set(told.written) == told.safe > had
+
+
 @pytest.mark.parametrize("keeps_history", [True, False])
 def test_what_was_sealed_in_epochs_that_are_over_is_opened_or_reported(keeps_history):
     city, told = city_with_archive(lambda *a, **k: SealedCity(*a, keeps_history=keeps_history, **k), 48_113)

@@ -6,11 +6,13 @@ links, clients and this process.
 
 Its owner gets positions sealed under a key of the cursor: one can be handed back, and compared with
 nothing else. The numbers of the log count frames of all types, and those that the owner may not see (A91).
+A position that was given for another frame, before a log was lost or put back, opens nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Annotated, Final
@@ -20,6 +22,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from msgspec import Meta
 
+from maia.broker.links.runs import LogRuns
 from maia.broker.links.transit import StreamOrder
 from maia.errors import BadInput
 from maia.events import INSTANT_MAX, INSTANT_MIN, Instant
@@ -80,6 +83,8 @@ class Cursor:
     """Behind which positions something is missing from the log, with a code and a text, oldest first."""
     gaps_told: int = 0
     """How many of these its owner has been sent."""
+    runs: LogRuns = field(default_factory=LogRuns, repr=False)
+    """In which run of the broker which positions were recorded."""
     upto: int | None = None
     """Where a range ends that is read beside the cursor itself: such a one is neither kept nor found."""
     shows: bool = True
@@ -102,14 +107,15 @@ class Cursor:
 
     def sealed(self, position: int) -> bytes:
         """Return a position as its owner gets it: the same one always looks the same."""
-        return AESSIV(self.key).encrypt(position.to_bytes(8, "big"), None)
+        return AESSIV(self.key).encrypt(position.to_bytes(8, "big"), _of_run(self.runs.of(position)))
 
     def opened(self, sealed: bytes) -> int | None:
         """Return a position that its owner has handed back; None if this cursor has not given it."""
-        try:
-            return int.from_bytes(AESSIV(self.key).decrypt(sealed, None), "big")
-        except InvalidTag:
-            return None
+        for run in self.runs:
+            with suppress(InvalidTag):
+                position = int.from_bytes(AESSIV(self.key).decrypt(sealed, _of_run(run)), "big")
+                return position if self.runs.of(position) == run else None
+        return None
 
     def detach(self) -> None:
         """Take note that the owner is gone: what was not acknowledged will be delivered again."""
@@ -174,6 +180,10 @@ class Cursor:
     def _file(self) -> str:
         # A digest: names may be longer than a file's name, and differ in nothing but case.
         return KEPT_CURSOR + sha256(self.owner + self.name.encode()).hexdigest()
+
+
+def _of_run(run: bytes) -> list[bytes] | None:
+    return [run] if run else None
 
 
 class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):

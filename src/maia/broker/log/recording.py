@@ -20,6 +20,7 @@ import msgspec
 
 from maia.broker.audiences.local_subscribers import routed_filter
 from maia.broker.links.links import OWN_LINK, Link, Stage
+from maia.broker.links.runs import KEPT_RUNS, RUN_BYTES, LogRuns
 from maia.broker.links.transit import from_carried
 from maia.broker.log.progress import (
     FETCHED_MAX,
@@ -84,6 +85,8 @@ class Recording:
     """The neighbours that were sent an interest in a type."""
     problem: str = ""
     """Why the disk takes nothing at this moment, if that is so."""
+    runs: LogRuns = field(default_factory=LogRuns, repr=False)
+    """In which run of this broker which positions were recorded."""
     is_replaced: bool = False
     """Whether this log is not the one whose positions were kept: that one is lost, or newer."""
     left_out: set[bytes] = field(default_factory=set)
@@ -311,8 +314,18 @@ class Recording:
         """Go on behind what the log holds, and recognise what it holds when it is published again."""
         self.next_position, self.upto = log.next_position, log.next_position - 1
         self._reload_progress(kept_before, random, turn)
+        self._begin_run(kept_before, random(RUN_BYTES), turn)
         for logged in log.recent:
             _recognise(logged, seen, self.progress, own_key=self.link.peer.key)
+
+    def _begin_run(self, kept_before: Mapping[str, bytes], run: bytes, turn: Turn) -> None:
+        try:
+            if KEPT_RUNS in kept_before:
+                self.runs.reload(kept_before[KEPT_RUNS])
+        except BadInput as problem:
+            turn.note("kept-dropped", name=KEPT_RUNS, code=problem.code)
+        self.runs.begin(self.next_position, run)
+        turn.add(self.runs.kept())
 
     def _reload_progress(
         self, kept_before: Mapping[str, bytes], random: Callable[[int], bytes], turn: Turn

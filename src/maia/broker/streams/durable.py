@@ -90,7 +90,7 @@ class DurableSubscriptions:
             self.own.refuse_unkept()
             # Up to what is safe, and no further: a crash may give the positions behind it to other frames.
             key = self.own.random(CURSOR_KEY_BYTES)
-            known = Cursor(owner, name, type_id, key, log.upto, seen_at=turn.now)
+            known = Cursor(owner, name, type_id, key, log.upto, seen_at=turn.now, runs=log.runs)
             self._cursors[owner, name] = known
             turn.keep(known.kept(link.id))
             log.look_for(type_id)
@@ -111,7 +111,8 @@ class DurableSubscriptions:
                 "you were served from another event log, or from this one before it was put back",
             )
         gaps = [one for one in known.gaps if first <= one[0] < last]
-        return Cursor(known.owner, name, type_id, known.key, first, gaps=gaps, upto=last)
+        about = known.owner, name, type_id, known.key, first
+        return Cursor(*about, gaps=gaps, runs=known.runs, upto=last)
 
     def forget(self, cursor: Cursor, link: Link, turn: Turn) -> None:
         """Forget a cursor, whose subscription has ended, at the wish of its owner at a link."""
@@ -139,6 +140,7 @@ class DurableSubscriptions:
                 turn.add(Keep(name, None))
                 continue
             self._cursors[cursor.owner, cursor.name] = cursor
+            cursor.runs = self.recording.runs
             if self.recording.is_replaced:
                 self._begin_in_another_log(cursor, turn)
             cursor.gaps = [(min(at, upto), code, text) for at, code, text in cursor.gaps]
@@ -149,8 +151,7 @@ class DurableSubscriptions:
                 turn.add(cursor.kept())
 
     def _begin_in_another_log(self, cursor: Cursor, turn: Turn) -> None:
-        """Fetch from others what the owner of a cursor has not had; positions of the old log open nothing."""
-        cursor.key = self.own.random(CURSOR_KEY_BYTES)
+        """Fetch from others what the owner of a cursor has not had, and tell it."""
         if cursor.seen_at is not None:
             since = seconds_after(cursor.seen_at, -self.own.settings.skew_s)  # clocks of others differ
             self.recording.begin_at(cursor.type_id, since, turn.now)
