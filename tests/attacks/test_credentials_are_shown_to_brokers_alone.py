@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -57,17 +57,22 @@ class Server:
         splitter = Splitter(16 << 20)
         for message in self.says:
             writer.write(framed(encode(message)))
-        with suppress(ConnectionError):
-            while data := await reader.read(1 << 16):
-                self.raw += len(data)
-                for one in splitter.feed(data):
-                    message = decode(one)
-                    self.heard.append(message)
-                    if isinstance(message, Hello):
-                        writer.write(framed(encode(Welcome(60))))
-                    if isinstance(message, Advertise | Subscribe | Withdraw):
-                        writer.write(framed(encode(Accepted(message.id, None))))
-        writer.close()
+        try:
+            with suppress(ConnectionError):
+                while data := await reader.read(1 << 16):
+                    self._hear(splitter.feed(data), len(data), writer)
+        finally:  # at once: a client that is gone answers no farewell, and the loop may end first
+            writer.transport.abort()
+
+    def _hear(self, frames: Iterable[bytes], size: int, writer: asyncio.StreamWriter) -> None:
+        self.raw += size
+        for one in frames:
+            message = decode(one)
+            self.heard.append(message)
+            if isinstance(message, Hello):
+                writer.write(framed(encode(Welcome(60))))
+            if isinstance(message, Advertise | Subscribe | Withdraw):
+                writer.write(framed(encode(Accepted(message.id, None))))
 
 
 @asynccontextmanager

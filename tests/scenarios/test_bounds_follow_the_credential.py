@@ -79,8 +79,9 @@ def test_a_bound_of_a_policy_holds_at_each_broker_and_changes_while_they_run(
     monkeypatch.chdir(home)
     done(home, "login", "--as", "clerk")
     agency = (home / "agency/broker-output/out.log").read_text().partition("listening on ")[2].split()[0]
+    theirs = [maia.Organisation(home / name).principal for name in ("agency", "office")]
     for at in (None, agency):
-        with maia.connect("clerk", address=at) as clerk, maia.connect("shop") as shop:
+        with maia.connect("clerk", address=at, brokers_of=theirs) as clerk, maia.connect("shop") as shop:
             with pytest.raises(maia.Refusal) as refused:
                 clerk.subscribe("News", "price < 100")
             assert refused.value.code == "POLICY-SUBSCRIPTION-TOO-WIDE", at

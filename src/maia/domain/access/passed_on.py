@@ -4,10 +4,11 @@ A member gets of another owner's type what its grant says *and* what this domain
 takes the narrower of both. A policy that says more would be read as if members saw it, so it
 is refused when it is loaded, with the line, what is too much, and what the domain holds.
 
-`(*)` is all that the domain holds, so it grants no more by itself: it is the word for passing on whatever
-an owner shows. What the domain holds nothing of is withheld at the login, as it may still come. A
-restriction is not judged where it asks for a member's own values of the same attributes, or where what the
-domain holds is restricted by an attribute that it may not read. Conditions and times are not compared.
+What a grant does not say is as far as the domain holds: `(*)`, and no `where`, are the words for passing on
+whatever an owner shows. What it does say is compared: attributes that it lists, and its `where`, on the
+attributes that this asks about. A restriction is not judged where it asks for a member's own values of the
+same attributes. What the domain holds nothing of is withheld at the login, as it may still come. Conditions
+and times are not compared.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from maia.errors import BrokenCredential
 from maia.events import AttributeUid, Instant
 from maia.predicates.covering.covers import covers, union
 from maia.predicates.language.writer import format_predicate
-from maia.predicates.syntax import ALWAYS, Predicate, attributes_of
+from maia.predicates.syntax import ALWAYS, AllOf, Predicate, attributes_of
 from maia.roles import BadPolicy, Grant, Policy
 from maia.roles.grants import sampled_restriction
 from maia.roles.policy import Place, ResourceKind
@@ -119,18 +120,25 @@ def _excess(grant: Grant, action: Action, known: VerifiedType, parts: list[_Part
     if hidden:
         said = f"members would {verb} {_listed(hidden)} of `{known.name.name}`; {holds}"
         return _problem(grant.place, grant.role, said, "leave out what it does not hold, or ask its owner")
-    if privilege.attributes is ALL_ATTRIBUTES and restriction == ALWAYS:
-        return None
+    asked = attributes_of(restriction)
     for uid in wanted:
-        here = [one.restriction for one in parts if one.opens(uid)]
-        asked = {one for each in here for one in attributes_of(each)}
-        unread = any(not any(part.opens(one) for part in parts) for one in asked)
-        if asked & own or unread or covers(wide=union(here), narrow=restriction):
+        here = [_about(asked, one.restriction) for one in parts if one.opens(uid)]
+        is_own = any(not attributes_of(one).isdisjoint(own) for one in here)
+        if is_own or covers(wide=union(here), narrow=restriction):
             continue
         said = f"members would {verb} events of `{known.name.name}` beyond what it may pass on; {holds}"
         lacking = " or ".join(dict.fromkeys(format_predicate(one, names) for one in here))
-        return _problem(grant.place, grant.role, said, f"add it to the grant: `where {lacking}`")
+        return _problem(grant.place, grant.role, said, f"let it go no further than `where {lacking}`")
     return None
+
+
+def _about(asked: frozenset[AttributeUid], restriction: Predicate) -> Predicate:
+    """Return what a restriction says of some attributes; what it says of others holds beside that."""
+    if attributes_of(restriction) <= asked:
+        return restriction
+    parts = [_about(asked, one) for one in restriction.parts] if isinstance(restriction, AllOf) else []
+    said = tuple(one for one in parts if one != ALWAYS)
+    return AllOf(said) if len(said) > 1 else said[0] if said else ALWAYS
 
 
 _VERBS: Mapping[Action, str] = {Action.SUBSCRIBE: "see", Action.PUBLISH: "write"}
