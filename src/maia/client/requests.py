@@ -57,7 +57,6 @@ _ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF", "
 """Why something ended that the client still wants: it asks for it again at once."""
 _AWAITED: Final = "UNAVAILABLE-STATEMENT-AWAITED"
 """The broker waits for a validity statement about the certificates, which may arrive in a moment."""
-_AWAITED_TIMES: Final = 32
 _AWAITED_QUIETLY: Final = 2
 """A statement that has not arrived when it is asked for so many times, after a second, is news."""
 _AWAITED_MOST_S: Final = 2.0
@@ -501,8 +500,9 @@ class Requests:
         if problem.code == _TYPE_UNKNOWN and not entry.hands_over:
             entry.hands_over = True
             return self._ask(entry, now, renews=entry.is_renewing)
-        is_awaited = problem.code == _AWAITED and entry.failures < _AWAITED_TIMES
-        if is_awaited or problem.code == KEY_SERVER_AWAY or (is_passing(problem.code) and entry.was_accepted):
+        # How long that is waited for is the application's to say: it withdraws what it gives up.
+        is_awaited = problem.code in {_AWAITED, KEY_SERVER_AWAY}
+        if is_awaited or (is_passing(problem.code) and entry.was_accepted):
             return self._put_off(entry, problem, now)
         stood = entry.stage is EntryStage.ACCEPTED
         self._give_up(entry, problem)

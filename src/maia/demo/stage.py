@@ -303,7 +303,7 @@ class Stage:
         if (by, of) not in self._publishers:
             self._publishers[by, of] = self.client(by).advertise(of, timeout_s=_SETTLE_S)
         self._publishers[by, of].publish_many([dict(event) for event in events], requires=requires)
-        self._publishers[by, of].flush()
+        self._publishers[by, of].flush(timeout_s=_SETTLE_S)
         return found
 
     def receive(self) -> None:
