@@ -14,9 +14,14 @@ from pathlib import Path
 import pytest
 import typer
 
-from maia.cli import main
+from maia.api import testers
+from maia.cli import inputs, main
 from maia.cli.main import commands_for
+from maia.clock import system_now
+from maia.credentials import RevocationList, period_from, sign_statement
 from maia.errors import BadInput
+from maia.events import seconds_after
+from maia.keystore.key_files import load_signing_key
 from maia.predicates import parse_predicate
 
 
@@ -132,6 +137,31 @@ def test_a_certificate_can_demand_to_be_tested(city: Maia) -> None:
     assert explained.status == 0
     assert f"assumed    {pito} confirms the certificates (timed-crl)" in explained.out
     assert len(city(*ask, "--json").record["assumed"]) == 2
+
+
+def test_explain_decides_as_of_when_testers_have_answered(
+    city: Maia, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that is busy they are asked late: the list of the moment had begun since, and was none."""
+    demand = "--online timed-crl --by pito.pub --statements-at https://x/y -o certs/3.cert"
+    issue = f"cert issue -k pito.key -d np.type --subject smith.pub --action subscribe --days 1 {demand}"
+    assert city(*issue.split()).status == 0
+    clock = [system_now()]
+
+    async def asked(*_: object, **__: object) -> testers.Fetched:
+        begun = seconds_after(clock[-1], 5)
+        clock.append(seconds_after(begun, 1))
+        pito = load_signing_key(Path("pito.key"))
+        period = period_from(begun, microseconds=30_000_000)
+        return testers.Fetched(
+            (sign_statement(RevocationList(pito.principal, 2, period, frozenset()), pito),)
+        )
+
+    monkeypatch.setattr(testers, "ask_testers", asked)
+    monkeypatch.setattr(inputs, "system_now", lambda: clock[-1])
+    asked_by_smith = "explain --principal smith.pub --action subscribe -d np.type -c certs --json"
+    explained = city(*asked_by_smith.split())
+    assert explained.record["permitted"] is True, explained.out
 
 
 def test_a_name_is_tested_by_its_issuer_if_no_other_user_is_named(city: Maia) -> None:

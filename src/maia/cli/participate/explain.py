@@ -106,6 +106,7 @@ def explain(
     reader = known[audience]
     pool = read_certificates(credentials)
     standing = AskedRight.of(pool, now) if at is None else AskedRight()
+    now = moment(at)  # the lists of testers may have begun since they were asked
     evidence = gather_evidence(
         request, pool, at=now, bounds=read_bounds(bounds or ()), constitutions=quorums, standing=standing
     )
