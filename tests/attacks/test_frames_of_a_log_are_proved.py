@@ -126,6 +126,41 @@ def test_a_signer_counts_for_the_moments_and_attributes_of_its_right(log):
     assert plates(opener(log, signers=narrow), [early]) == []
 
 
+TERMS = {
+    "a restriction": {"restriction": 'location == "Victoria"'},
+    "a restriction that is no equality": {"restriction": 'not (location == "Madingley")'},
+    "what is set on publication": {"rule": 'location := "Victoria"'},
+}
+
+
+@pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS.keys())
+def test_a_signer_counts_for_the_rows_of_its_right(log, terms):
+    """A119: a table asks of each row what live readers ask: restriction, bounds, what is set and forced."""
+    right, wrong = sightings(2)
+    frames = [log.publish([right]), log.publish([wrong]), log.publish([right | {PLATE: "AE00002"}])]
+    signed = (grant(BROKER, action=Action.PUBLISH, **terms),)
+    opened = opener(log, signers={BROKER.principal: signed})
+    assert plates(opened, frames) == ["AE00000", "AE00002"]
+    assert opened.keys.refused == {"PIPELINE-SIGNER": 1}
+
+
+def test_rights_of_a_signer_add_up_row_by_row(log):
+    frames = [log.publish([row]) for row in sightings(3)]
+    signed = tuple(
+        grant(BROKER, action=Action.PUBLISH, restriction=f'location == "{place}"')
+        for place in ("Victoria", "Madingley")
+    )
+    assert plates(opener(log, signers={BROKER.principal: signed}), frames) == ["AE00000", "AE00001"]
+
+
+def test_what_a_table_may_not_read_is_no_reason_to_leave_a_row_out(tmp_path):
+    log = Recorded(tmp_path, ATTRIBUTE)
+    frame = log.publish(sightings(1))
+    signed = (grant(BROKER, action=Action.PUBLISH, restriction='location == "Victoria"'),)
+    opened = opener(log, signers={BROKER.principal: signed}, uids=[PLATE])
+    assert plates(opened, [frame]) == ["AE00000"]
+
+
 def test_an_old_key_seals_nothing_new(log):
     """A50: what was published long after its epoch is left out, properly sealed and signed or not."""
     late = log.publish(sightings(1), published_at=at(30), epoch=1)

@@ -64,12 +64,23 @@ class Written:
         that are `hidden` may be in it.
         """
         uids = frozenset(frame.columns)
+        return self.holds_whatever(uids, shown, is_cut=is_cut, hidden=hidden) or _may(frame, self._tests)
+
+    def holds_whatever(
+        self,
+        uids: frozenset[AttributeUid],
+        shown: View | None = None,
+        *,
+        is_cut: bool = False,
+        hidden: Container[str] = (),
+    ) -> bool:
+        """Return whether it may have written every frame with these attributes, whatever their values are."""
         if (uids, shown, is_cut, hidden) != self._about:  # most frames are like the one before
             is_known = _known(uids, shown, is_cut=is_cut, hidden=hidden)
             self._tests = [_test(one, uids, shown, is_known) for one in self._views(uids)]
             self._is_open = any(one == _Test(uids, None, ()) for one in self._tests)
             self._about = uids, shown, is_cut, hidden
-        return self._is_open or _may(frame, self._tests)
+        return self._is_open
 
 
 def written_by(authorities: Iterable[Authority], name: TypeName) -> Written:

@@ -24,6 +24,7 @@ from maia.errors import MaiaError, ProtocolViolation, Refusal
 from maia.events import PUBLISHER_PREFIX, AttributeUid, Kind, is_of_event, kind_of
 from maia.log.format.segments import column_name
 from maia.policy.answers import part_of
+from maia.policy.written import Written, written_under
 from maia.sealing import EpochKeys, Secret, SignatureChecks, VerifiedRun, open_run, read_run, verify
 from maia.sealing.keys.blinding import Inside, read_envelope
 from maia.spark.errors import told_to_spark
@@ -305,7 +306,7 @@ class _ShownOnce:
 class _OpeningTask:
     """What one task has fetched and found good so far."""
 
-    __slots__ = ("_checks", "_epochs", "_keys", "_plan", "refused")
+    __slots__ = ("_checks", "_epochs", "_keys", "_plan", "_written", "refused")
 
     def __init__(self, plan: FrameOpener) -> None:
         """Check at once whether the grant is open, plaintext or not."""
@@ -313,6 +314,7 @@ class _OpeningTask:
         self._checks = SignatureChecks()
         self._epochs: dict[int, HeldEpoch | None] = {}
         self._keys: dict[int, EpochKeys] = {}
+        self._written: dict[tuple[object, ...], Written] = {}
         self.refused: Counter[str] = Counter()
         if plan.keys is not None:
             plan.keys.keys_of(())
@@ -381,8 +383,7 @@ class _OpeningTask:
         if not _is_readable(opened, period.asks):
             return None
         (columns,) = opened.columns
-        uids = {column.uid for column in columns}.union(opened.closed)
-        if not period.signers.may_write(opened.signer.key, uids, frame.published_at):
+        if not self._is_written(opened, columns, period.signers):
             raise Refusal("PIPELINE-SIGNER", "the signer of a frame had no right to publish its content")
         if isinstance(frame, Unblinded):
             inside = _inside(columns, frame.rows)
@@ -397,6 +398,25 @@ class _OpeningTask:
                 published_at=int(inside.published_at),
             )
         return frame, columns
+
+    def _is_written(self, opened: VerifiedRun, columns: Sequence[Column], signers: AcceptedSigners) -> bool:
+        """Return whether its signer may have written all rows of a frame, as far as they are read here."""
+        frame, uids = opened.frame, frozenset(column.uid for column in columns)
+        signer = opened.signer.key
+        rights = signers.may_write(signer, uids | opened.closed, frame.published_at)
+        if not rights:
+            return False
+        about = (signer, *map(id, rights))  # these are the plan's, and stay
+        written = self._written.get(about)
+        if written is None:
+            written = self._written[about] = written_under([one.view for one in rights])
+        # Sealed as a whole, a frame does not say which attributes it has: any that the type has.
+        hidden = signers.known if "" in opened.closed else opened.closed
+        named = frozenset(AttributeUid(uid) for uid in uids if uid in signers.known)
+        if written.holds_whatever(named, hidden=hidden):
+            return True
+        read = columns_to_frame([one for one in columns if one.uid in named], frame.rows)
+        return written.holds(read, hidden=hidden)
 
     def _with_publisher(self, opened: OpenedRows, period: ReadingPeriod) -> OpenedRows:
         """Return rows with what rules ask of their publisher: the same in each row of a frame."""

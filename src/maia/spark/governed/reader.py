@@ -64,8 +64,9 @@ from maia.policy import (
     View,
     decide,
     gather_evidence,
+    publisher_views,
 )
-from maia.policy.view import shows
+from maia.policy.written import may_write
 from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.validity import NO_ANSWERS, AsOf, Once, Tester, VouchedFor
@@ -279,7 +280,8 @@ def slices_of(
 ) -> tuple[Slice, ...]:
     """Return the Views of a period, oldest first; raise a refusal if there is none at all.
 
-    It is the newest one, unless another says that a right is stale. `cache` remembers signatures.
+    A right to publish has one View for each grant, as these add up row by row. The refusal is the newest
+    one, unless another says that a right is stale. `cache` remembers signatures.
     """
     first = Instant(INSTANT_MIN) if since is None else since
     last = Instant(INSTANT_MAX) if until is None else until
@@ -321,7 +323,11 @@ def _decided(
             case Permit(view=view, limit=limit):
                 if limit is not None:
                     warnings.warn(f"{limit.line()} [{'POLICY-GRANTS-LEFT-OUT'}]", RightsCut, stacklevel=2)
-                yield Slice(moment, end, replace(view, until=None))
+                views: tuple[View, ...] = (view,)
+                if request.action is Action.PUBLISH:
+                    views = publisher_views(request, evidence, reader.facts_at(moment), moment)
+                for one in views:
+                    yield Slice(moment, end, replace(one, until=None))
             case Denial():
                 yield decision.as_refusal()
         if end >= last:
@@ -363,7 +369,7 @@ def _add(found: list[_Growing], piece: Slice) -> None:
         same.spans.append((piece.since, piece.until))
 
 
-# Signers: whose signature on a sealed frame counts, for which attributes, and when.
+# Signers: whose signature on a sealed frame counts, for which rows and attributes, and when.
 #
 # A reader holds the key that content is sealed with, and could seal anything
 # with it (A49): only frames signed by a principal that might publish them at that
@@ -373,11 +379,12 @@ def _add(found: list[_Growing], piece: Slice) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MayWrite:
-    """From `since` to `until`, both included, a signer might publish these attributes."""
+    """From `since` to `until`, both included, a signer might publish these attributes, under this View."""
 
     since: int
     until: int
     uids: frozenset[AttributeUid]
+    view: View = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,17 +399,12 @@ class AcceptedSigners:
     about: Mapping[AttributeUid, frozenset[AttributeUid]] = field(default_factory=dict)
     """What an answer in a frame says something of."""
 
-    def may_write(self, signer: bytes, uids: Iterable[str], published_at: int) -> bool:
-        """Return whether a signer might publish all of these at this moment."""
+    def may_write(self, signer: bytes, uids: Iterable[str], published_at: int) -> tuple[MayWrite, ...]:
+        """Return the rights of a signer at a moment if it might publish all of these; else none."""
         named = frozenset(uids)
         asked = self.known & named.union(*(about for uid, about in self.about.items() if uid in named))
-        written: set[AttributeUid] = set()
-        is_entitled = False
-        for right in self.by_key.get(signer, ()):
-            if right.since <= published_at <= right.until:
-                is_entitled = True
-                written |= right.uids
-        return is_entitled and asked <= written
+        rights = tuple(one for one in self.by_key.get(signer, ()) if one.since <= published_at <= one.until)
+        return rights if asked <= frozenset[str]().union(*(one.uids for one in rights)) else ()
 
 
 def accepted_signers(
@@ -441,6 +443,6 @@ def _rights(
     except PolicyRefusal:
         return
     for one in slices:
-        uids = {uid for uid in version.kinds if any(shows(window, uid) for window in one.view.windows)}
+        uids = frozenset(uid for uid in version.kinds if may_write(one.view, uid))
         for first, last in one.spans or ((one.since, one.until),):
-            yield MayWrite(int(first), int(last), frozenset(uids))
+            yield MayWrite(int(first), int(last), uids, one.view)
