@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from maia.broker.settings import Routing
 from maia.clock import system_now
-from maia.credentials import SigningKey
+from maia.credentials import Action, SigningKey, certificate_to_bytes
 from maia.predicates import ALWAYS, Comparison, Operator
 from maia.routing.mesh.aggregates import digest_of_part, digest_of_parts
 from maia.testing import in_a_loop
 from maia.types import type_id
 from maia.wire.columns import columns_to_frame
-from maia.wire.mesh_messages import InterestPart, part_to_bytes, sign_head
+from maia.wire.mesh_messages import ConnectPart, InterestPart, part_to_bytes, sign_head
 from maia.wire.messages import (
     AggregateContent,
     AggregateHead,
@@ -181,30 +181,42 @@ def test_a_router_without_a_proof_for_its_interest_gets_nothing() -> None:
     assert codes(city)["REFUSED-NOT-PROVED"] > 0
 
 
-def test_a_key_that_may_not_connect_is_no_router_whoever_announces_it() -> None:
-    """A67, A89: a router cannot invent routers; what it announces of them is refused and not passed on."""
-    stranger, parts = SigningKey.from_seed(b"s" * 32), {digest_of_part(b"\x92\x03\x90"): b"\x92\x03\x90"}
+@pytest.mark.parametrize(
+    ("may_connect", "code"),
+    [(False, "POLICY-NO-CHAIN"), (True, "REFUSED-NOT-A-BROKER")],
+    ids=["a stranger's key", "a member's key, with a broker's certificate beside its own"],
+)
+def test_a_key_that_was_not_made_a_broker_is_no_router_whoever_announces_it(
+    may_connect: bool, code: str
+) -> None:
+    """A67, A89, A118: a router cannot invent routers; it announces them, and none passes that on."""
     invented: list[AggregateHead] = []
+    key, parts = SigningKey.from_seed(b"s" * 32), dict[bytes, bytes]()
 
     def lie(message: Message) -> list[Message]:
         if not isinstance(message, AggregateHead):
             return [message]
         if not invented:
-            key, digest = stranger.principal.key, digest_of_parts(parts)
-            head = AggregateHead(key, message.number, message.dated, 1, digest, bytes(64))
-            invented.append(replace(head, signature=sign_head(head, city.cast.network, stranger)))
+            digest = digest_of_parts(parts)
+            head = AggregateHead(key.principal.key, message.number, message.dated, 1, digest, bytes(64))
+            invented.append(replace(head, signature=sign_head(head, city.cast.network, key)))
         return [message, invented[0], AggregateContent(invented[0].origin, b"", [*parts.values()], [], False)]
 
     city = mesh_city(11, brokers=3, edges=[(0, 1), (1, 2)], liars={0: lie})
+    cast = city.cast
+    connects = cast.grant(cast.owner, key, cast.network, Action.CONNECT, Action.SERVE, may_delegate=True)
+    shown = [connects, cast.broker_right(cast.keys["camera at Victoria"])] if may_connect else []
+    part = part_to_bytes(ConnectPart([certificate_to_bytes(one) for one in shown]))
+    parts[digest_of_part(part)] = part
     city.camera("camera", "Victoria", via=[0])
     city.office("archive", via=[2])
     city.settle()
     city.probe()
     for name in city.brokers[1:]:
         routers = city.network.node(name).status(city.network.now)["mesh"]["routers"].values()
-        assert str(stranger.principal) not in {router["principal"] for router in routers if router["parts"]}
+        assert str(key.principal) not in {router["principal"] for router in routers if router["parts"]}
     assert invented
-    assert codes(city)["POLICY-NO-CHAIN"] > 0, codes(city)
+    assert codes(city)[code] > 0, codes(city)
 
 
 @in_a_loop

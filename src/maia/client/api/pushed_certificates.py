@@ -24,6 +24,7 @@ from maia.credentials import (
     SigningKey,
     VerifiedConstitution,
 )
+from maia.credentials.brokers import made_by, makes_broker
 from maia.errors import MaiaError
 from maia.keystore.wallet_folder import keep_pushed
 from maia.sealing.pushed_certificates import pushed_in
@@ -86,10 +87,16 @@ async def receive_into(
     credentials: tuple[SignedCertificate, ...],
     constitutions: tuple[VerifiedConstitution, ...],
 ) -> None:
-    """Keep what the issuers of a broker's certificates push to it in a folder; it is its own client."""
+    """Keep what the issuers of a broker's certificates push to it in a folder; it is its own client.
+
+    Whose broker it is decides who is beyond its borders. So the organisation that it is of may make it one
+    anew, and another one that has granted it something may not (C18).
+    """
+    makers = made_by(key.principal, credentials)
 
     async def take(found: tuple[SignedCertificate, ...]) -> None:
-        await asyncio.to_thread(keep_pushed, folder, found, system_now())
+        kept = [one for one in found if not makes_broker(one) or one.certificate.issuer in makers]
+        await asyncio.to_thread(keep_pushed, folder, kept, system_now())
 
     issuers = issuers_of(credentials, key.principal)
     with suppress(MaiaError):  # the broker is going
