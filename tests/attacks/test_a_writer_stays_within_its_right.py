@@ -55,14 +55,15 @@ BOUNDS: dict[str, dict[str, Any]] = {
 }
 
 
-def the_cast(whose: str, terms: dict[str, Any], *, sealed: bool = False) -> Cast:
+def the_cast(whose: str, terms: dict[str, Any], *, sealed: SealingLevel | None = None) -> Cast:
     """Return a doctor and brokers of one domain; the doctor's right, or its broker's, has terms."""
     cast = Cast.of("trust", "doctor", "matron", of_type="Prescription",
                    drug="string", patient="string", ward="string")  # fmt: skip
     keys = {name: key_of(name, cast.seed) for name in LINE}
     cast = replace(cast, keys={**cast.keys, **keys})
-    sealing = Sealing(SealingLevel.ATTRIBUTE, cast.owner.principal, ("127.0.0.1:1",))
-    is_how = {"sealing": sealing} if sealed else {"signed": True}
+    is_how: dict[str, Any] = {"signed": True}
+    if sealed is not None:
+        is_how = {"sealing": Sealing(sealed, cast.owner.principal, ("127.0.0.1:1",))}
     cast = cast.defined(replace(cast.definition.definition, **is_how)).let("matron", Action.SUBSCRIBE)
     if "transformations" in terms:
         terms = {"transformations": set_to(cast, terms["transformations"])}
@@ -175,15 +176,27 @@ def test_rights_of_a_broker_add_up_row_by_row() -> None:
     assert [one["ward"] for one in matron.events()] == ["A", "B"]
 
 
+LOWER = f"a bound ({Bound.LOWER.value})"
+SEALED_TERMS = TERMS | {LOWER: BOUNDS[LOWER]}
+"""Of a sealed type, a right with one of the other bounds gives its holder no keys at all."""
+
+
 @pytest.mark.usefixtures("careless")
-def test_of_a_sealed_type_the_signer_stays_within_its_right() -> None:
-    cast = the_cast("doctor", {}, sealed=True)
+@pytest.mark.parametrize("terms", SEALED_TERMS.values(), ids=SEALED_TERMS.keys())
+@pytest.mark.parametrize("level", [SealingLevel.ATTRIBUTE, SealingLevel.EVENT], ids=lambda one: one.value)
+def test_of_a_sealed_type_the_signer_stays_within_its_right(
+    level: SealingLevel, terms: dict[str, Any]
+) -> None:
+    cast = the_cast("doctor", {}, sealed=level)
+    if "transformations" in terms:
+        terms = {"transformations": set_to(cast, terms["transformations"])}
     net = Net(replace(cast, wallets={name: cast.wallets[name][:1] for name in LINE}))
-    net.entitle("edge", Action.PUBLISH, **TERMS["a restriction"])
+    net.entitle("edge", Action.PUBLISH, **terms)
     net.entitle("far", Action.SUBSCRIBE)
     started(net)
+    keys = (None,) if level is SealingLevel.EVENT else (DRUG, PATIENT, WARD)
     for name in ("edge", "far"):
-        net.hold(net.brokers[name], DRUG, PATIENT, WARD)
+        net.hold(net.brokers[name], *keys)
     matron = net.client("matron", "far")
     matron.subscribe()
     net.settle()
