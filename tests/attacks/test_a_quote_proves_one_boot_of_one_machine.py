@@ -233,6 +233,22 @@ def test_one_tpm_is_of_one_subject_and_a_claim_alone_keeps_nobody_out(domain: Do
         assert code_of(lambda: enrol(other, tpm)) == "CREDENTIAL-TPM-ENDORSEMENT"
 
 
+def test_a_subject_that_claims_the_tpm_of_another_is_refused_at_once_and_keeps_its_own(
+    domain: DomainAtWork,
+) -> None:
+    """What is enrolled takes the place of what was enrolled before: the claim is none of it."""
+    tpm, own = SoftwareTpm(MAKER), SoftwareTpm(MAKER)
+    claim = bodies.EnrolBody(tpm.certificate, tpm.attestation_key)
+    with domain.client("router") as router, domain.client("other") as other:
+        enrol(router, tpm)
+        enrol(other, own)
+        refused = code_of(
+            lambda: other.call("POST", "/v1/tpm/enrolment", claim, answer=answers.CredentialAnswer)
+        )
+        assert refused == "CREDENTIAL-TPM-ENDORSEMENT"
+        assert prove(other, own, own.boot(*GOOD)).level == 2
+
+
 def test_strangers_enrol_nothing_and_approve_nothing(domain: DomainAtWork) -> None:
     with domain.client("eve") as eve, domain.admin("clerk", "/admin/subjects") as clerk:
         assert code_of(lambda: enrol(eve, SoftwareTpm(MAKER))) == "REFUSED-NOT-REGISTERED"
