@@ -94,6 +94,12 @@ def test_what_members_write_is_compared_too() -> None:
     assert "members would write `timestamp`" in refused(found, text)
 
 
+def test_who_may_only_see_lets_no_member_write() -> None:
+    said = refused(station({}), one_grant("may publish Numberplate(numberplate)"))
+    assert f"line {LINE}, column 1 in `grant np_tracker`" in said
+    assert "members would write `uk.gov.pito.Numberplate`; this domain holds no right to publish it" in said
+
+
 def test_what_it_holds_nothing_of_may_still_come() -> None:
     assert station().load_policy(POLICY).version == 1
 

@@ -7,8 +7,8 @@ is refused when it is loaded, with the line, what is too much, and what the doma
 What a grant does not say is as far as the domain holds: `(*)`, and no `where`, are the words for passing on
 whatever an owner shows. What it does say is compared: attributes that it lists, and its `where`, on the
 attributes that this asks about. A restriction is not judged where it asks for a member's own values of the
-same attributes. What the domain holds nothing of is withheld at the login, as it may still come. Conditions
-and times are not compared.
+same attributes. A type of which the domain holds nothing is withheld at the login, as it may still come;
+where it may only see, or only write, a grant of the other is refused. Conditions and times are not compared.
 """
 
 from __future__ import annotations
@@ -83,9 +83,12 @@ def check_passed_on(
         known = None if name is None else newest.get((owner, name))
         if known is None or resource.kind is not ResourceKind.TYPE or owner == policy.domain:
             continue
+        held_of = {action: chains(known.name, action) for action in EVENT_ACTIONS}
         for action in sorted(grant.privilege.actions & EVENT_ACTIONS, key=lambda one: one.value):
-            parts = _parts(action, chains(known.name, action))
+            parts = _parts(action, held_of[action])
             problem = _excess(grant, action, known, parts) if parts else None
+            if not held_of[action] and any(held_of.values()):
+                problem = _only_other(grant, action, known)
             if problem is not None:
                 found.setdefault(grant.place.origin, []).append(problem)
                 break
@@ -106,6 +109,14 @@ def _parts(action: Action, chains: Iterable[VerifiedChain]) -> list[_Part]:
             attributes, restriction = said.transformations[-1].attributes, ALWAYS
         parts.append(_Part(attributes, restriction))
     return parts
+
+
+def _only_other(grant: Grant, action: Action, known: VerifiedType) -> PolicyProblem:
+    """Say that a domain holds something of a type, and not what a grant is about."""
+    said = (
+        f"members would {_VERBS[action]} `{known.name.name}`; this domain holds no right to {action.value} it"
+    )
+    return _problem(grant.place, grant.role, said, f"leave `{action.value}` out, or ask its owner")
 
 
 def _excess(grant: Grant, action: Action, known: VerifiedType, parts: list[_Part]) -> PolicyProblem | None:
