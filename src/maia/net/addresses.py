@@ -47,6 +47,17 @@ def bind(address: str) -> tuple[socket.socket, str]:
     return listening, f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
 
 
+def refuse_taken(address: str) -> None:
+    """Refuse an address of this machine at which another process listens; of others, nothing is known."""
+    try:
+        listening, _ = bind(address)
+    except Unavailable as problem:
+        if isinstance(problem.__cause__, OSError) and problem.__cause__.errno == errno.EADDRINUSE:
+            raise
+    else:
+        listening.close()
+
+
 def _family(host: str) -> socket.AddressFamily:
     """Return the family of a numeric address; of a name, that of the first address that it has."""
     if ":" in host:

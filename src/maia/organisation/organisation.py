@@ -85,7 +85,7 @@ from maia.keystore.key_files import (
     process_key,
     public_half,
 )
-from maia.net.addresses import host_and_port
+from maia.net.addresses import host_and_port, refuse_taken
 from maia.organisation.compared_keys import KeyNotCompared, in_groups, is_same_key
 from maia.organisation.draft import FolderDraft, write_file
 from maia.organisation.grant_file import Grant, read_grant
@@ -955,6 +955,8 @@ class Organisation:
         for one in (listen, dialled):
             host_and_port(one)
             checked_address(one)
+        if listen not in {self._settings.listen, self._settings.broker}:
+            refuse_taken(listen)
         settings = msgspec.structs.replace(
             self._settings, broker=dialled, listen=None if dialled == listen else listen
         )
