@@ -128,7 +128,7 @@ def test_a_list_says_where_it_ends_and_asks_the_register_behind_it_if_that_answe
     said(home, "member", "add", "ward", "--org", "institute", "--may", "subscribe:LabResult")
     for words in (asked, dry):
         shown = said(home, *words)
-        assert re.search(r"^ends at +institute \(.*not asked: it does not tell us", shown, re.MULTILINE)
+        assert re.search(r"^ends at +institute \(.*it was asked, and does not tell us", shown, re.MULTILINE)
         assert "ward (ed25519:" not in shown
     institute = home / "institute"
     issue = ("cert", "issue", "-k", institute / "institute.key", "--owner", institute / "institute.pub")

@@ -21,6 +21,7 @@ from maia.net.addresses import BadAddress, host_and_port
 ASKED_MAX: Final = 16
 """Registers that are asked for one list."""
 _ANSWER_S: Final = 3.0
+_UNKNOWN: Final = "not asked: where its server is, `--ask NAME@HOST:PORT` says"
 _STATEMENTS: Final = "/v1/statements"
 
 
@@ -58,9 +59,9 @@ def ask_further(
         if domain in ends:
             continue
         if domain not in servers:
-            ends[domain] = End(domain, "no server of its own is known here")
+            ends[domain] = End(domain, _UNKNOWN)
         elif sum(one.why is None for one in ends.values()) == ASKED_MAX:
-            ends[domain] = End(domain, f"{ASKED_MAX} others were asked")
+            ends[domain] = End(domain, f"not asked: {ASKED_MAX} others were")
         else:
             ends[domain] = End(domain)
             own = [one for one in certificates if one.certificate.issuer == domain]
@@ -71,7 +72,9 @@ def ask_further(
                 ) as client:
                     waiting += ask(client)
             except MaiaError as problem:
-                ends[domain] = End(domain, f"it does not tell us: {problem.message} [{problem.code}]")
+                ends[domain] = End(
+                    domain, f"it was asked, and does not tell us: {problem.message} [{problem.code}]"
+                )
     return list(ends.values())
 
 

@@ -1023,7 +1023,7 @@ class Organisation:
 
         first = may_pass_on(lost())
         if ask is None:
-            ends = [End(one, "only a dry run asks") for one in first]
+            ends = [End(one, "not asked: only a dry run asks") for one in first]
         else:
             known = servers_of_issuers(entries.values()) | dict(ask)
             ends = ask_further(first, known, self._key(), self.held(), asked) if first else []

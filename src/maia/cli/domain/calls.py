@@ -273,10 +273,9 @@ def _quoted(word: str) -> str:
 
 def shown_end(end: End) -> Answer:
     """Return behind whom a list may go on, and whether it was asked."""
-    said = "its own register was asked" if end.why is None else f"not asked: {end.why}"
     if end.why is None:
-        return row("goes on at", f"{end.at}: {said}", domain=str(end.at), why=None)
-    line = f"{end.at}, which may have passed it on without registering that here; {said}"
+        return row("goes on at", f"{end.at}: its own register was asked", domain=str(end.at), why=None)
+    line = f"{end.at}, which may have passed it on without registering that here; {end.why}"
     return row("ends at", line, domain=str(end.at), why=end.why)
 
 
@@ -302,7 +301,10 @@ def revoked_lines(found: RevokedAnswer) -> list[str]:
         for one in found.still_open
     ]
     if found.closes_at is not None and len(found.ids) > len(found.still_open):
-        lines.append(f"at latest    {found.closes_at}: then a verifier that received nothing refuses it too")
+        what = "it" if not found.still_open else "the others"
+        lines.append(
+            f"at latest    {found.closes_at}: then a verifier that received nothing refuses {what} too"
+        )
     if found.is_silent:
         lines.append("warning      the list is full: every right goes stale when the present list ends")
     return lines or ["nothing      rested on it"]
