@@ -125,6 +125,9 @@ def test_a_broker_that_goes_and_comes_back_is_told_to_both_sides(
             )
             program = stack.enter_context(maia.connect(served.folder / "office.maia"))
             subscription = program.subscribe("LabResult")
+            writer = stack.enter_context(maia.connect(served.folder / "lab.maia"))
+            writer.publish("LabResult", value=0)
+            assert next(iter(subscription))["value"] == 0
             office.says("subscribed to LabResult")
             assert lab.process.stdin is not None
             lab.process.stdin.write('{"value": 1}\n')
@@ -132,6 +135,9 @@ def test_a_broker_that_goes_and_comes_back_is_told_to_both_sides(
             assert next(iter(subscription))["value"] == 1
         office.says("; trying again [UNAVAILABLE-")
         lab.says("; trying again [UNAVAILABLE-")
+        with pytest.raises(maia.Unavailable, match="within 1 seconds, and still under way: ") as late:
+            writer.publish("LabResult", value=2, timeout_s=1)
+        assert "trying again" not in str(late.value)
         wait_until(lambda: subscription.warning is not None and subscription.warning.code in caplog.text)
         with broker(served):
             office.says("maia: events can arrive again")

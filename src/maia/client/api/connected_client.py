@@ -38,7 +38,7 @@ from maia.client import (
     Warned,
     Withdrawn,
 )
-from maia.client.api.publisher import OnAnswer, OnWarning, Publisher
+from maia.client.api.publisher import TRYING_AGAIN, OnAnswer, OnWarning, Publisher
 from maia.client.api.subscription import AskedSubscription, Subscription
 from maia.client.api.topics import Topic, TopicsSubscription, by_tree, new_publication
 from maia.client.api.types import EventType, KnownTypes, predicate_for, requirement_for, topic_pattern
@@ -632,7 +632,7 @@ class Client:
     def _tell_of_loss(self, problem: MaiaError, *, is_final: bool) -> None:
         """Warn the holders of requests once that there is no link, and again if brokers refuse a new one."""
         if not is_final:
-            problem = Unavailable(problem.code, f"{problem.message}; trying again")
+            problem = Unavailable(problem.code, f"{problem.message}{TRYING_AGAIN}")
         standings: dict[int, Publisher | Subscription] = {**self._publishers, **self._subscriptions}
         for ref, standing in standings.items():
             if ref not in self._hindered or (is_final and str(standing.warning) != str(problem)):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Home", "OnAnswer", "OnWarning", "Publisher"]
 
 FLUSH_S: Final = 60.0
+TRYING_AGAIN: Final = "; trying again"
+"""Ends the warning of one who has lost its broker; who waits no longer is told otherwise."""
 OnWarning: TypeAlias = Callable[[MaiaError | None], None]
 """Called with the reason why a request cannot be served at this moment, and with None when it can again."""
 
@@ -191,6 +193,10 @@ class Publisher(HeldRequest):
                 await self._until(lambda: not self._outbox.rows and not self._entry.under_way)
         except TimeoutError:
             problem = self._entry.problem or self.warning or self._held_up
+            if problem is not None and problem.message.endswith(TRYING_AGAIN):
+                lost = problem.message.removesuffix(TRYING_AGAIN)
+                said = f"not accepted within {timeout_s:g} seconds, and still under way: {lost}"
+                raise Unavailable(problem.code, said) from None
             if problem is not None:
                 raise problem from None
             waiting = self._outbox.rows + len(self._entry.under_way)
