@@ -47,6 +47,7 @@ BROUGHT_BY: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Which extras of the distribution bring a module that a client can do without."""
 
+_QUOTED: Final = re.compile(r"(?<!\w)'([^'`]*)'(?!\w)")
 _ASSIGNED: Final = re.compile(r"unexpected extra argument.*?(\w+=[^ )]*)")
 _EXTRA_OF: Final = {
     "broker": "broker",
@@ -135,18 +136,27 @@ def _run(words: list[str]) -> object:
     except typer.Abort as problem:
         raise KeyboardInterrupt from problem
     except typer.TyperException as problem:
-        # A wrong option or a missing argument: Typer knows how to show it beside the usage line.
-        problem.show()  # type: ignore[attr-defined]  # every usage error of Typer has it; its base class does not say so
-        context = getattr(problem, "ctx", None)
-        options = [] if context is None else [flag for one in context.command.params for flag in one.opts]
-        if "--as" in options and "--as" not in words and type(problem).__name__ == "MissingParameter":
-            sys.stderr.write("A profile says all of it: `--as PROFILE`; `maia member add` makes one.\n")
-        if "--set" in options and (found := _ASSIGNED.search(getattr(problem, "message", ""))):
-            sys.stderr.write(f"Say each value with `--set`, as in `--set {found[1]}`.\n")
-        return INPUT_STATUS
+        if type(problem).__name__ == "NoArgsIsHelpError":
+            problem.show()  # type: ignore[attr-defined]  # every usage error of Typer has it; its base class does not say so
+            return INPUT_STATUS
+        raise _misused(problem, words) from problem
     if status == INTERRUPTED:
         raise KeyboardInterrupt  # Typer has made a number of it
     return status
+
+
+def _misused(problem: typer.TyperException, words: Sequence[str]) -> BadInput:
+    """Say in a sentence of ours which option or argument is wrong or missing, and where to look."""
+    said = _QUOTED.sub(r"`\1`", problem.format_message().strip().removesuffix("."))
+    context = getattr(problem, "ctx", None)
+    path = f"maia {words[0]}" if context is None else context.command_path
+    found = BadInput("INPUT-OPTION", f"{said[:1].lower()}{said[1:]}; `{path} --help` lists what it takes")
+    options = [] if context is None else [flag for one in context.command.params for flag in one.opts]
+    if "--as" in options and "--as" not in words and type(problem).__name__ == "MissingParameter":
+        found.add_note("a profile says all of it: `--as PROFILE`; `maia member add` makes one")
+    if "--set" in options and (assigned := _ASSIGNED.search(said)):
+        found.add_note(f"say each value with `--set`, as in `--set {assigned[1]}`")
+    return found
 
 
 def _no_command(word: str) -> BadInput:

@@ -272,7 +272,7 @@ MISTAKES = {
     ),
     "no profile and no options": (
         ("subscribe", "LabResult"),
-        "A profile says all of it: `--as PROFILE`; `maia member add` makes one.",
+        "[INPUT-OPTION] (a profile says all of it: `--as PROFILE`; `maia member add` makes one)",
     ),
 }
 
@@ -332,15 +332,15 @@ MORE_MISTAKES = {
     "a value without an option": (
         ("publish", "LabResult", "--as", "lab", "ward=3", "value=1"),
         2,
-        "Say each value with `--set`, as in `--set ward=3`.",
+        "[INPUT-OPTION] (say each value with `--set`, as in `--set ward=3`)",
     ),
     "a command that is none": (
         ("subscirbe", "LabResult"),
         2,
         "there is no command `subscirbe`; did you mean `subscribe`? [INPUT-COMMAND]",
     ),
-    "an option that is none": ((*BY_OFFICE, "--fitler", "x"), 2, "No such option: --fitler"),
-    "a number that is none": ((*BY_OFFICE, "--count", "ten"), 2, "Invalid value for '--count'"),
+    "an option that is none": ((*BY_OFFICE, "--fitler", "x"), 2, "no such option: --fitler"),
+    "a number that is none": ((*BY_OFFICE, "--count", "ten"), 2, "invalid value for `--count`: "),
     "half of a filter": (
         (*BY_OFFICE, "--where", "value >"),
         2,
