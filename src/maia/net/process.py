@@ -259,7 +259,9 @@ def own_folder(data: Path, records: Records | None = None) -> Iterator[None]:
             if records is not None:
                 records.note("data-folder-in-use", {"data": data, "waiting_s": FREE_WITHIN_S})
             if records is None or not _locked_in_time(descriptor):
-                raise DataFolderInUse(f"another process runs with the data folder `{data}`")
+                raise DataFolderInUse(
+                    f"another process runs with the data folder `{data}`: it may be running already"
+                )
         yield
     finally:
         os.close(descriptor)

@@ -213,7 +213,10 @@ def find_organisation(word: str | Path | None = None, *, at: Path | None = None)
             "INPUT-ORGANISATION", f"there are several organisations here ({names}): say which with `--org`"
         )
     if not below:
-        raise BadInput("INPUT-ORGANISATION", "there is no organisation here; `maia org new NAME` makes one")
+        raise BadInput(
+            "INPUT-ORGANISATION",
+            "there is no organisation here: `--org FOLDER` names one, `maia org new NAME` makes one",
+        )
     return Organisation(below[0])
 
 
@@ -1437,7 +1440,7 @@ class Organisation:
         if not path.exists():
             known = [one.stem for one in (self.folder / KNOWN).glob("*.pub")]
             near = get_close_matches(path.name[:64], [*(one.name for one in self.members()), *known], n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
+            hint = f"; did you mean `{near[0]}`?" if near else "; `maia org show` lists whom there is"
             raise BadFile(f"there is no grant, certificate, member or organisation `{what}`{hint}")
         return None
 

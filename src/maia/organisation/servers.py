@@ -110,7 +110,8 @@ class _ServerProcess:
                 continue
             if not was_ready and not self.ready.is_set():
                 raise Unavailable(
-                    "UNAVAILABLE-SERVER", f"the {self.name} ended with status {status} before it was ready"
+                    "UNAVAILABLE-SERVER",
+                    f"the {self.name} ended with status {status} before it was ready: its last line says why",
                 )
             wait_s = pauses.ended_s()
             self._say(f"ended with status {status}; starting again in {wait_s:g} s")

@@ -326,5 +326,5 @@ def _no_profile(word: str, places: Sequence[Path]) -> BadInput:
     elif known:
         hint = f"there are {', '.join(known[:20])}"
     else:
-        hint = "`maia member add` makes one"
+        hint = "a path names one that is elsewhere, `maia member add` makes one"
     return BadInput("INPUT-PROFILE", f"there is no profile `{shown}`; {hint}")

@@ -25,6 +25,7 @@ from maia.private_files import own_folder
 from maia.profile.address_book import ITSELF, OWN, AddressBook, load_book, own_places
 from maia.profile.files import ORGANISATION_FILE, PROFILE_FILE, UnknownTypeName
 from maia.types import VerifiedType
+from maia.types.definition import TREE_PREFIX
 
 _SHOWN_MAX: Final = 20
 _BEHIND: Final = re.compile(r"[A-Za-z0-9_-]@([A-Za-z_][^\s(),\"@:]*)")
@@ -46,6 +47,9 @@ def type_meant(
     if not meant:
         names = sorted({one for _, one in owned})
         near = get_close_matches(name[:64], names, n=1, cutoff=0.75)
+        if near and name.startswith(TREE_PREFIX) and near[0].startswith(TREE_PREFIX):
+            asked, meant_by = ("/" + one.removeprefix(TREE_PREFIX) for one in (shown, near[0]))
+            raise UnknownTypeName(f"there are no topics `{asked}`; did you mean `{meant_by}`?")
         if near:
             raise UnknownTypeName(f"there is no type `{shown}`; did you mean `{near[0]}`?")
         there = ", ".join(names[:_SHOWN_MAX]) or "none yet"

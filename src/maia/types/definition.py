@@ -51,7 +51,7 @@ CONTENT_TYPE: Final = Attribute("content_type", AttributeUid("content-type"), Ki
 PUBLICATION: Final = Attribute("publication", AttributeUid("publication"), Kind.BYTES)
 """Of trees whose publications may have several topics: the same bytes in the events on each of them."""
 
-_TREE: Final = "topic."
+TREE_PREFIX: Final = "topic."
 
 
 def tree_name(owner: Owner, path: str, version: Version = FIRST_VERSION) -> TypeName:
@@ -63,7 +63,7 @@ def tree_label(pattern: PathPattern) -> str:
     """Return the readable name of the tree in which all topics of a pattern lie; one pattern, one tree."""
     if pattern.levels[0] == ONE:
         raise BadName(f"`{pattern}` speaks of several trees of topics: name one, such as `/news`")
-    name = _TREE + pattern.levels[0]
+    name = TREE_PREFIX + pattern.levels[0]
     tree_root(name)
     return name
 
@@ -76,9 +76,9 @@ def tree_meant(text: str) -> tuple[str, str]:
 
 def tree_root(name: str) -> str | None:
     """Return `/news` for the readable name `topic.news`, and None for a type that is no tree of topics."""
-    if not name.startswith(_TREE):
+    if not name.startswith(TREE_PREFIX):
         return None
-    root = "/" + name.removeprefix(_TREE)
+    root = "/" + name.removeprefix(TREE_PREFIX)
     if is_reserved(f"{root}/"):
         raise BadName(f"`{root}` is reserved: its topics are how a domain is administered")
     return checked_topic_path(root)  # a second dot is no part of a level

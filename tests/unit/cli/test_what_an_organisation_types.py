@@ -233,6 +233,14 @@ MISTAKES = {
         ("revoke", "labb", *IN_HOSPITAL),
         "there is no grant, certificate, member or organisation `labb`; did you mean `lab`? [INPUT-FILE]",
     ),
+    "whom to revoke, as an answer calls it": (
+        ("revoke", "lab of hospital", *IN_HOSPITAL),
+        "organisation `lab of hospital`; `maia org show` lists whom there is [INPUT-FILE]",
+    ),
+    "a topic by a wrong name": (
+        ("member", "add", "x", *IN_HOSPITAL, "--may", "publish:/newz"),
+        "there are no topics `/newz`; did you mean `/news`? [INPUT-TYPE-NAME]",
+    ),
     "a grant of another to revoke": (
         ("revoke", "clinic.grant", "--org", "institute"),
         "`institute` has issued nothing that is in `clinic.grant`",
@@ -702,4 +710,15 @@ def test_a_member_is_shown_what_its_right_rests_on(home: Path) -> None:
     asked = ("--principal", "far/bureau/bureau.pub", "--action", "subscribe")
     assert (
         "ward := first(ward, 1)" in maia("explain", "LabResult", "--as", "hospital", *asked, cwd=home).stdout
+    )
+
+
+@pytest.mark.parametrize("words", [("up",), ("member", "list"), ("publish", "LabResult", "--as", "lab")])
+def test_who_is_in_the_wrong_folder_is_told_how_to_name_the_right_one(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    answer = maia(*words, cwd=tmp_path)
+    assert answer.returncode == 2
+    assert (
+        "`--org FOLDER` names one, " in answer.stderr or "a path names one that is elsewhere" in answer.stderr
     )
