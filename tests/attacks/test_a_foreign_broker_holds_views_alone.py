@@ -54,8 +54,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
          "reference:string", "--protection", "event", "--org", "hospital"),
         ("type", "define", "Transfer", "drug:string", "patient:string", "ward:string",
          "reference:string", "--protection", "event", "--org", "hospital"),
+        ("type", "define", "Order", "drug:string", "patient:string", "ward:string",
+         "reference:string", "--org", "hospital"),
         ("member", "add", "doctor", "--may", "publish:Prescription", "--may", "publish:Diagnosis",
-         "--may", "publish:Referral", "--may", "publish:Transfer", "--org", "hospital"),
+         "--may", "publish:Referral", "--may", "publish:Transfer", "--may", "publish:Order",
+         "--org", "hospital"),
         ("member", "add", "matron", "--may", "subscribe:Prescription", "--org", "hospital"),
         ("network", "invite", "audit/audit.pub", "--org", "hospital", "-o", "audit.invite"),
         ("network", "join", "audit.invite", "--org", "audit"),
@@ -70,6 +73,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         ("org", "join", "part.grant", "--org", "audit"),
         ("member", "add", "auditor", "--may", "subscribe:Prescription", "--may", "subscribe:Diagnosis",
          "--may", "subscribe:Referral", "--may", "subscribe:Transfer", "--org", "audit"),
+        ("grant", "audit/audit.pub", "--org", "hospital", "--may", "subscribe:Order", "--only", "drug",
+         "--where", 'ward = "A"', "--delegable", "-o", "order.grant"),
+        ("org", "join", "order.grant", "--org", "audit"),
+        ("member", "add", "clerk", "--may", "subscribe:Transfer", "--may", "subscribe:Order",
+         "--set", "drug := first(drug, 9)", "--org", "audit"),
     ):  # fmt: skip
         answer = command(*words, cwd=folder)
         assert answer.returncode == 0, (words, answer.stderr)
@@ -133,3 +141,32 @@ def test_a_foreign_broker_holds_what_its_people_see_and_nothing_else(
         # What was opened for the auditor may be gone from memory, and on the disk it is sealed.
         held = place.holds("audit", {*secrets, seen["drug"]})
         assert held == {seen["drug"]} or (kind != "Prescription" and not held)
+
+
+@pytest.mark.parametrize("kind", ["Order", "Transfer"])
+def test_a_members_transformation_of_what_its_organisation_is_shown_shows_no_more(
+    kind: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A126: the broker holds what the organisation's right shows, also of Transfers, sealed as a whole.
+
+    The restriction asks about what nobody there may read.
+    """
+    monkeypatch.chdir(place.folder)
+    seen, unseen = prescription("A"), prescription("B")
+    seen["drug"], unseen["drug"] = f"seen-{seen['drug']}", f"none-{unseen['drug']}"
+    wanted, came = seen["drug"][:9], list[Mapping[str, object]]()
+    with maia.connect("doctor") as doctor, maia.connect("clerk") as clerk:
+        live = clerk.subscribe(kind)
+        while not came:  # until the clerk's broker has its keys
+            doctor.publish(kind, **prescription("A"))
+            came.extend(live.some(timeout_s=2))
+        for event in (unseen, seen):
+            doctor.publish(kind, **event)
+        while came[-1]["drug"] != wanted:
+            some = live.some(timeout_s=60)
+            assert some, "it never came"
+            came.extend(some)
+        assert {str(one["drug"])[:5] for one in came} == {"drug-", "seen-"}
+        assert all(one.get("patient") is None and len(str(one["drug"])) == len(wanted) for one in came)
+        secrets = {seen["patient"], unseen["drug"], unseen["patient"], seen["reference"]}
+        assert not place.holds("audit", secrets)

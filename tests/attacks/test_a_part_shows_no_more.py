@@ -1,4 +1,4 @@
-"""X8: can a reader of what a right shows of events that are sealed as a whole get at any more of them?
+"""X8, A126: can a reader of what a right shows of events that are sealed as a whole get at any more of them?
 
 An office may see when one car was seen, the first letters of the place, and never which car it was. The
 cameras' broker makes that and seals it beside the event. The office's broker has the key of that and no

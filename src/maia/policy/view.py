@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from maia.credentials.authority import ALL_ATTRIBUTES, AllAttributes, AttributeSet, Authority, Transformation
+from maia.credentials.authority import (
+    ALL_ATTRIBUTES,
+    AllAttributes,
+    AttributeSet,
+    Authority,
+    Transformation,
+    both_attributes,
+)
 from maia.credentials.names import TypeName
 from maia.errors import MaiaError, Refusal
 from maia.events import PUBLISHER_PREFIX, AttributeUid, Event, Instant, Kind, Kinds, PresentValue
@@ -169,11 +176,39 @@ def kinds_shown(window: Window, kinds: Kinds) -> dict[AttributeUid, Kind]:
 
 
 def attributes_told(windows: Iterable[Window]) -> AttributeSet:
-    """Return of which attributes these windows tell something, as they were published or transformed."""
-    told = [one.transformations[-1].attributes if one.transformations else one.attributes for one in windows]
+    """Return of which published attributes these windows tell something, as they are or transformed.
+
+    A further step tells of no more: it makes its attributes of what the steps before it show.
+    """
+    told = [_told(one) for one in windows]
     if any(one is ALL_ATTRIBUTES for one in told):
         return ALL_ATTRIBUTES
     return frozenset[AttributeUid]().union(*(one for one in told if not isinstance(one, AllAttributes)))
+
+
+def _told(window: Window) -> AttributeSet:
+    left, made = window.attributes, dict[AttributeUid, frozenset[AttributeUid]]()
+    nothing = frozenset[AttributeUid]()
+
+    def of(uids: Iterable[AttributeUid]) -> frozenset[AttributeUid]:
+        own = (made[uid] if uid in made else frozenset({uid} if is_among(uid, left) else ()) for uid in uids)
+        return nothing.union(*own)
+
+    for step in window.transformations:
+        if step.summary is not None:
+            new = dict.fromkeys(step.summary.kinds, of(step.summary.reads))
+        else:
+            new = {rule.uid: nothing for rule in step.rules}
+            for rule in step.rules:  # where its condition is false, the attribute stays what it was
+                before = () if rule.condition == ALWAYS else (rule.uid,)
+                new[rule.uid] |= of((*reads_of((rule,)), *before))
+        is_of_these_alone = step.summary is not None or step.result is not None
+        left, made = (nothing, new) if is_of_these_alone else (left, made | new)
+        left = both_attributes(left, step.attributes)
+        made = {uid: sources for uid, sources in made.items() if is_among(uid, step.attributes)}
+    if isinstance(left, AllAttributes):
+        return left
+    return nothing.union(left - made.keys(), *made.values())
 
 
 def has_as_many(held: AttributeSet, told: AttributeSet, defined: Iterable[AttributeUid]) -> bool:
