@@ -10,9 +10,11 @@ PostgreSQL server of this run alone, with `maia postgres run`.
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -40,6 +42,8 @@ HEARD: Final = "received"
 SECRETS: Final = "transformations.key"
 _GENERATED: Final = ".generated.toml"
 _STORED: Final = "stored"
+_CHOOSES_PORTS: Final = ("org new ", "broker add ")
+_PORT: Final = re.compile(r"127\.0\.0\.1:(\d+)")
 
 
 class CommandFailed(Unavailable):
@@ -177,6 +181,8 @@ class StoryWorld:
     """How the PostgreSQL server of this run is reached."""
     replica: str = ""
     """How that of the organisation with a replica is reached."""
+    held: dict[str, socket.socket] = field(default_factory=dict)
+    """What holds each port that was chosen."""
 
     # Any: what a command answers to `--json` is read as it was written.
     def maia(self, line: str, *, changes: bool = True) -> dict[str, Any]:
@@ -197,7 +203,26 @@ class StoryWorld:
                 else {"code": str(status), "message": last}
             )
             raise CommandFailed(line, error["code"], error["message"])
+        if line.startswith(_CHOOSES_PORTS):
+            self.hold_ports()
         return dict(json.loads(said.getvalue().splitlines()[-1]))
+
+    def hold_ports(self) -> None:
+        """Take the numbers of the organisations' ports for UDP, where no server listens.
+
+        Who sets organisations up beside this chooses no port that is held; servers listen some seconds later.
+        """
+        for file in self.folder.glob("*/organisation.toml"):
+            for port in _PORT.findall(file.read_text(encoding="utf-8")):
+                if port not in self.held:
+                    one = self.held[port] = socket.socket(type=socket.SOCK_DGRAM)
+                    with suppress(OSError):  # it is another's meanwhile, who may need it for UDP
+                        one.bind(("127.0.0.1", int(port)))
+
+    def let_go(self) -> None:
+        """Hold no ports any more."""
+        for one in self.held.values():
+            one.close()
 
     def prepare(self) -> None:
         """Do what else is done before the servers run: keys of transformations, ledgers, policies."""
@@ -327,10 +352,12 @@ def world_at_work(story: Story, folder: Path) -> Iterator[StoryWorld]:
     world = StoryWorld(story, folder)
     with ExitStack() as stack:
         stack.enter_context(chdir(folder))
+        stack.callback(world.let_go)
         stack.callback(lambda: world.stop(*world.children))
         with beside(lambda: world.type_all(story.setup)) as is_set_up:
             load()
             is_set_up()
+        world.hold_ports()  # a copy of this process has set up, and holds them no more
         world.prepare()
         story.start(world)
         if story.database is not None:

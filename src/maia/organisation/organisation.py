@@ -1511,8 +1511,10 @@ def _free_addresses(host: str, count: int, *, beside: int = 0, taken: str = "") 
             continue
         try:
             for also in range(1 if found else 1 + beside):
-                with socket.socket(family, socket.SOCK_STREAM) as one:
-                    one.bind((host, port + also))
+                # Whoever has chosen a port for later holds its number for UDP until its server listens.
+                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                    with socket.socket(family, kind) as one:
+                        one.bind((host, port + also))
         except OSError as refused:
             problem = refused
             if refused.errno != errno.EADDRINUSE:
