@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from maia.client import Ended
-from maia.credentials import Action, SignedCertificate, certificate_to_bytes
+from maia.credentials import Action, AttributeSet, SignedCertificate, Transformation, certificate_to_bytes
+from maia.credentials.authority import ALL_ATTRIBUTES
 from maia.credentials.brokers import AS_BROKER
-from maia.events import AttributeUid, attribute_uid
+from maia.events import AttributeUid
+from maia.expressions.syntax import Constant, Rule
 from maia.testing import NetClient
 from maia.wire import PROTOCOL_VERSION, Advertise, Failed, Greeting, Message, Publish, Subscribe, Welcome
 from maia.wire.messages import AskRight, RightShown
 from maia.wire.names import network_to_bytes, type_to_bytes
 from support.client_session import LEASE_S, STORY, Played
-from support.numberplate import Net
+from support.numberplate import NUMBERPLATE, Net
 
 CCS = STORY.principal("CCS")
 
@@ -95,7 +97,7 @@ def test_a_broker_with_the_right_or_of_an_open_network_is_asked_once_and_served_
     assert len(played.said(Advertise)) == 2
 
 
-SOME = frozenset({attribute_uid("numberplate")})
+SOME = frozenset({NUMBERPLATE})
 EVERY = frozenset(one.uid for one in STORY.definition.definition.attributes)
 
 
@@ -132,6 +134,28 @@ def test_an_honest_broker_serves_nobody_whose_right_is_about_more_attributes() -
     assert camera.code_of(camera.advertise()) == "BROKER-HAS-NO-RIGHT"
     _, camera = closed_broker(Action.PUBLISH, attributes=EVERY)
     assert camera.was_accepted(camera.advertise())
+
+
+@pytest.mark.parametrize("action", [Action.PUBLISH, Action.SUBSCRIBE], ids=lambda one: one.value)
+@pytest.mark.parametrize("attributes", [frozenset({NUMBERPLATE}), ALL_ATTRIBUTES], ids=["some", "all"])
+def test_a_broker_with_the_right_of_its_client_serves_it_also_where_that_transforms(
+    action: Action, attributes: AttributeSet
+) -> None:
+    net = Net()
+    rule = Rule(NUMBERPLATE, Constant("hidden"))
+    terms = {
+        "attributes": attributes,
+        "transformations": (Transformation(net.cast.owner.principal, (rule,)),),
+    }
+    keys = net.cast.identity(net.first)[0], net.cast.keys["camera at Victoria"]
+    held = [
+        (net.cast.grant("PITO", one, net.cast.network, Action.CONNECT), net.cast.right(one, action, **terms))
+        for one in keys
+    ]
+    net.broker(credentials=held[0])
+    camera = net.client("camera at Victoria", credentials=held[1])
+    asked = camera.advertise() if action is Action.PUBLISH else camera.subscribe()
+    assert camera.was_accepted(asked)
 
 
 def test_an_honest_broker_shows_its_right_to_this_type_and_no_other() -> None:

@@ -229,7 +229,7 @@ class Wallet:
                 constitutions=self._constitutions,
                 budget=Budget.of(_WORK_OF_A_BROKER),
             )
-            held = attributes_told(window_of(chain.authority) for chain in found)
+            held = attributes_told(window_of(chain.authority, action) for chain in found)
             return has_as_many(held, told, defined)
         return False
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from maia.credentials.authority import (
     ALL_ATTRIBUTES,
+    Action,
     AllAttributes,
     AttributeSet,
     Authority,
@@ -125,9 +126,11 @@ def publisher_asked(view: View) -> dict[AttributeUid, frozenset[Kind]]:
     return asked
 
 
-def window_of(authority: Authority) -> Window:
+def window_of(authority: Authority, action: Action) -> Window:
     """Return what a grant opens, before anything is decided about it."""
-    return Window(authority.restriction, authority.attributes, authority.transformations)
+    # What is set on publication is set before: the window of a publisher is about the outcome.
+    steps = () if action is Action.PUBLISH else authority.transformations
+    return Window(authority.restriction, authority.attributes, steps)
 
 
 def shows(window: Window, uid: AttributeUid) -> bool:

@@ -337,7 +337,7 @@ class Proofs:
             chains = self._own_chains(action, name, now)
             if not chains:
                 return None
-            found = attributes_told(window_of(one.authority) for one in chains)
+            found = attributes_told(window_of(one.authority, action) for one in chains)
         self._served.put(about, (settings.credentials, now, seconds_after(now, settings.lease_s), found))
         return found
 
