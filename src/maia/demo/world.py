@@ -181,8 +181,10 @@ class StoryWorld:
     """How the PostgreSQL server of this run is reached."""
     replica: str = ""
     """How that of the organisation with a replica is reached."""
+    holds_ports: bool = False
+    """Whether ports that are chosen are held until `let_go`."""
     held: dict[str, socket.socket] = field(default_factory=dict)
-    """What holds each port that was chosen."""
+    """What holds each."""
 
     # Any: what a command answers to `--json` is read as it was written.
     def maia(self, line: str, *, changes: bool = True) -> dict[str, Any]:
@@ -203,7 +205,7 @@ class StoryWorld:
                 else {"code": str(status), "message": last}
             )
             raise CommandFailed(line, error["code"], error["message"])
-        if line.startswith(_CHOOSES_PORTS):
+        if self.holds_ports and line.startswith(_CHOOSES_PORTS):
             self.hold_ports()
         return dict(json.loads(said.getvalue().splitlines()[-1]))
 
@@ -349,7 +351,7 @@ def _ledger_of(broker: str) -> str:
 @contextmanager
 def world_at_work(story: Story, folder: Path) -> Iterator[StoryWorld]:
     """Set the organisations of a story up, and run their servers while the body runs, in their folder."""
-    world = StoryWorld(story, folder)
+    world = StoryWorld(story, folder, holds_ports=True)
     with ExitStack() as stack:
         stack.enter_context(chdir(folder))
         stack.callback(world.let_go)

@@ -33,7 +33,7 @@ def test_a_port_that_another_process_has_chosen_for_later_is_left_to_it(
     monkeypatch.setattr(module, "_PORTS", range(15_000, 15_030))
     monkeypatch.setattr(module, "_PORTS_TRIED", 30)
     monkeypatch.chdir(tmp_path)
-    world = StoryWorld(story_named("ticker"), tmp_path)
+    world = StoryWorld(story_named("ticker"), tmp_path, holds_ports=True)
     with ExitStack() as stack:
         stack.callback(world.let_go)
         for name in ("one", "two"):
