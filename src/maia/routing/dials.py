@@ -7,10 +7,14 @@ longer from failure to failure; the addresses that are remembered are bounded.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from maia.back_off import doubled
 from maia.bounded_map import BoundedMap
 from maia.events import SECOND
+
+BRIEF_S: Final = 5
+"""A link that ends before has failed, too: a broker of another version is met, and left, at once."""
 
 
 class Dials:
@@ -23,6 +27,8 @@ class Dials:
         """By address, until when there is time to answer."""
         self._failures: BoundedMap[str, tuple[int, int]] = BoundedMap(remembered)
         """By address, the failures in a row and the end of its rest; the least recently failed first."""
+        self._broken: BoundedMap[str, int] = BoundedMap(remembered)
+        """By address, how many links in a row ended soon after they began."""
 
     def rests_until(self, address: str) -> int:
         """Return the end of the rest of an address; 0 if it has none."""
@@ -44,6 +50,16 @@ class Dials:
     def rest(self, address: str, now: int) -> None:
         """The broker that answered there is gone: give it a moment."""
         self._failures.put(address, (0, now + self._first_s * SECOND))
+
+    def broke(self, address: str, now: int, *, stood_s: float) -> None:
+        """A link with the broker there has ended; after the second short one in a row, it rests."""
+        before = self._broken.pop(address) or 0
+        if stood_s >= BRIEF_S:
+            return
+        self._broken.put(address, before + 1)
+        if before > 0:
+            rest_s = doubled(self._first_s, before, most=self._most_s)
+            self._failures.put(address, (0, now + rest_s * SECOND))
 
     def failed(self, address: str, now: int) -> int:
         """No broker with a right answered; return how often that was so in a row."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from maia.routing.overlay.candidates import CandidateLimits
@@ -346,3 +348,31 @@ def test_one_arrival_in_a_settled_network_costs_at_most_two_leaf_sets_of_gossip_
     arrival = id_of(12)
     told_by_others = [step for step in ring.sent if isinstance(step, Spread) and step.about.node == arrival]
     assert len(told_by_others) <= 2 * 4
+
+
+def test_a_broker_that_parts_from_us_at_once_again_and_again_is_dialled_less_and_less():
+    """One of another version is met, breaks the protocol, and is met again: 800 lines of log in a minute."""
+    node, dialled, now = newcomer(1), list[int](), 0
+    node.start(now)
+    while now < 120 * SECOND:
+        answer_all(node, node.confirmed(contact(1), now, dialled=contact(1).address))
+        steps = node.lost(contact(1).node, now + SECOND // 10)
+        now += SECOND // 10
+        while Connect(contact(1).address) not in steps:
+            now = node.wake_at(now)
+            steps = node.tick(now)
+        dialled.append(now)
+    waits = [(later - one) / SECOND for one, later in itertools.pairwise(dialled)]
+    assert waits[0] < 2
+    assert max(waits) > 15
+    assert len(dialled) < 20
+
+
+def test_a_link_that_stood_for_a_while_is_dialled_again_at_once():
+    node = newcomer(1)
+    node.start(0)
+    now = 0
+    for _ in range(5):
+        answer_all(node, node.confirmed(contact(1), now, dialled=contact(1).address))
+        now += 10 * SECOND
+        assert Connect(contact(1).address) in node.lost(contact(1).node, now)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from maia.events import SECOND
 from maia.routing.dials import Dials
 from maia.routing.overlay.table import NodeId, closeness, node_id_of_key
 
@@ -115,6 +116,10 @@ class Candidates:
     def failed(self, address: str, now: int) -> None:
         """No broker with a right answered there: reports about it are dropped, and it rests a while."""
         self._discredit(address, keep_own=self.dials.failed(address, now) < self._limits.tries_max)
+
+    def broke(self, address: str, now: int, *, since: int) -> None:
+        """A link with the broker that listens there has ended: of short ones in a row, it rests."""
+        self.dials.broke(address, now, stood_s=(now - since) / SECOND)
 
     def next_moment(self, now: int, *, also: Iterable[str] = ()) -> int | None:
         """Return when a dial becomes overdue, or when the rest of a waiting or other address ends."""

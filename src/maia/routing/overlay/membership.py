@@ -101,6 +101,7 @@ class OverlayMembership:
         self._candidates = Candidates(own.node, self._limits.candidates)
         self._answers: dict[NodeId, tuple[Contact, ...]] = {}  # until a node comes, moves or goes
         self._linked: dict[NodeId, Contact] = {}  # the overlay keeps some of them
+        self._linked_since: dict[NodeId, int] = {}
         self._leaving: set[NodeId] = set()  # said goodbye, and the link is still open
         self._asked: set[NodeId] = set()
         self._asking: dict[NodeId, tuple[int, int]] = {}  # number of the question, and until when
@@ -173,6 +174,7 @@ class OverlayMembership:
         was_known = contact.node in self.overlay
         self._is_changed |= not was_known or self._linked.get(contact.node) != contact
         self._linked[contact.node] = contact
+        self._linked_since.setdefault(contact.node, now)
         self._leaving.discard(contact.node)
         steps = self._learn(contact.node)
         if not was_known and contact.node in self._nearest():
@@ -189,7 +191,11 @@ class OverlayMembership:
         was_kept, was_nearest = node in self.overlay, node in self._nearest()
         steps = self._remove(node)
         self._leaving.discard(node)
-        contact = self._linked.pop(node, None)
+        contact, since = self._linked.pop(node, None), self._linked_since.pop(node, now)
+        if contact is not None:
+            seeds = (seed for seed, behind in self._behind_seed.items() if behind == node)
+            for address in {contact.address, *seeds}:
+                self._candidates.broke(address, now, since=since)
         if was_kept and contact is not None:
             self._candidates.add(contact, teller=self.own.node)
             if was_nearest:
