@@ -467,6 +467,29 @@ def test_a_position_beyond_the_log_is_no_place_in_it(town: Town) -> None:
     assert again.place == answer.place
 
 
+def test_a_broker_says_that_a_place_in_its_log_is_not_there_any_more(town: Town) -> None:
+    """A121: a place is of the run that recorded it; a restart loses none, so nobody is told then."""
+    neighbour = town.neighbour()
+    town.want(neighbour)
+    (empty,) = town.fetch(neighbour)
+    town.publish("A", "B")
+    (answer,) = town.fetch(neighbour, empty.place)
+    town.net.restart("CCS broker")
+    town.camera = None
+    neighbour = town.neighbour()
+    town.want(neighbour)
+    for place, plates in ((empty.place, ["A", "B"]), (answer.place, [])):
+        (again,) = town.fetch(neighbour, place)
+        assert (plates_in([again]), again.was_put_back) == (plates, False)
+    town.publish()
+    town.camera.next_sequence = 2
+    town.publish("C")
+    run = town.fetch(neighbour)[-1].place.log
+    assert run != answer.place.log
+    (again,) = town.fetch(neighbour, LogPlace(answer.place.broker, run, answer.place.position))
+    assert (plates_in([again]), again.was_put_back) == (["A", "B", "C"], True)
+
+
 def test_a_right_opens_nothing_that_was_recorded_before_it_began(town: Town) -> None:
     """A121: `since` is the asker's word, a right that begins now opens no log of the past, and no cut log."""
     town.publish("A")
@@ -477,7 +500,7 @@ def test_a_right_opens_nothing_that_was_recorded_before_it_began(town: Town) -> 
     town.publish("B")
     (answer,) = town.fetch(neighbour)
     assert (plates_in([answer]), answer.is_cut) == (["B"], False)
-    whole = LogPlace(answer.place.broker, answer.place.log, 0)
+    whole = town.broker.parts.recording.place_at(0)
     assert [one.is_whole for one in town.fetch(neighbour, whole)] == [False]
 
 

@@ -359,7 +359,10 @@ class RoutesSynced(AnyMessage, tag=112, frozen=True):
 
 
 class LogPlace(AnyMessage, frozen=True):
-    """Up to which position of a broker's event log something is known; `log` tells it from one before it."""
+    """Up to which position of a broker's event log something is known.
+
+    `log` tells that log from one before it, also from the same one before it was put back.
+    """
 
     broker: Key
     log: Token
@@ -384,7 +387,8 @@ class FetchLog(AnyMessage, tag=114, frozen=True):
 
     A broker in `places` is asked for what is behind its place, every other one for what it
     recorded from `since` on. `recorded` is not to be sent. `views` are the classes that it is for. Of what is
-    `missing` it is to be said if it will never be sent.
+    `missing` it is to be said if it will never be sent. `reached` are further places up to which something
+    was known already: it is to be said if a log does not have them any more.
     """
 
     id: Token
@@ -396,6 +400,7 @@ class FetchLog(AnyMessage, tag=114, frozen=True):
         default_factory=list
     )
     missing: Annotated[list[RecordedRun], Meta(max_length=1024)] = field(default_factory=list)
+    reached: Annotated[list[LogPlace], Meta(max_length=256)] = field(default_factory=list)
 
 
 class LogFetched(AnyMessage, tag=115, frozen=True):
@@ -406,6 +411,8 @@ class LogFetched(AnyMessage, tag=115, frozen=True):
     behind the link admit, on which it was asked for. It is early if interests of the classes that it is
     for have not come to where it was sent from. What is missing and `settled` was refused here, or is
     recorded and not for the asker, or not in the log any more: with all that was sent, it is complete.
+    It was put back if a place that the asker named is of a log, or of a run, that is not there any more: what
+    this broker alone had recorded there is lost.
     """
 
     id: Token
@@ -417,6 +424,7 @@ class LogFetched(AnyMessage, tag=115, frozen=True):
     frames: Annotated[list[bytes], Meta(max_length=8192)]
     is_early: bool = False
     settled: Annotated[list[RecordedRun], Meta(max_length=1024)] = field(default_factory=list)
+    was_put_back: bool = False
 
 
 class LogAnswered(AnyMessage, tag=116, frozen=True):

@@ -5,7 +5,7 @@ again, so the place is signed by the broker whose log it is in: for one request,
 The signature is over the canonical expression
 
     (log-place (version 1) (network …) (broker (ed25519 KEY)) (log BYTES16) (position N) (end N)
-      (whole 1 or 0) (request BYTES16) (settled BYTES32))
+      (whole 1 or 0) (request BYTES16) (settled BYTES32) (put-back 1 or 0))
 
 where the last one is the digest of what is settled, as it travels.
 """
@@ -49,5 +49,6 @@ def _body(answer: LogFetched, network: NetworkName) -> bytes:
             (b"whole", b"%d" % answer.is_whole),
             (b"request", answer.id),
             (b"settled", sha256(msgspec.msgpack.encode(answer.settled)).digest()),
+            (b"put-back", b"%d" % answer.was_put_back),
         )
     )

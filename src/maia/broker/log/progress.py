@@ -92,6 +92,8 @@ class FetchRequest:
     """Up to where each broker has looked, and where its log ends."""
     settled: dict[bytes, list[RecordedRun]] = field(default_factory=dict)
     """What each broker says that it never will send."""
+    put_back: set[bytes] = field(default_factory=set)
+    """Which of the brokers whose places are known have lost what they had recorded up to the one before."""
     is_doubted: bool = False
     """Whether something came that cannot be recorded: then nothing counts as settled."""
 

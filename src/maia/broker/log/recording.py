@@ -43,7 +43,7 @@ from maia.types import is_validity_stream
 from maia.types.verified import is_certificate_stream
 from maia.wire.codec import decode_recorded, encode_known
 from maia.wire.effects import Effect, Keep, LinkId, LogAtStart, Logged, Record
-from maia.wire.messages import Carried, Recorded, RecordedRun, Unblinded, signer_of
+from maia.wire.messages import Carried, FetchLog, LogPlace, Recorded, RecordedRun, Unblinded, signer_of
 
 KEPT_POSITION: Final = "log-position"
 NO_LOG: Final = LogAtStart()
@@ -239,6 +239,23 @@ class Recording:
             return None
         known = (tail[at] for at in range(first - tail[0][1].position, len(tail)))
         return (logged for found, logged in known if found == type_id)
+
+    def place_at(self, position: int) -> LogPlace:
+        """Return the place in this log that others name by a position: it is of the run that recorded it.
+
+        Where the log is put back from a backup, positions are given a second time.
+        """
+        run = self.runs.of(position)
+        return LogPlace(self.link.peer.key, self.id[: LOG_ID_BYTES - len(run)] + run, position)
+
+    def has_place(self, place: LogPlace) -> bool:
+        """Return whether a place is one that this log has reached, and still has."""
+        return place.position < self.next_position and place == self.place_at(place.position)
+
+    def was_put_back(self, asked: FetchLog) -> bool:
+        """Return whether an asker knows a place in a log of this broker that is not there any more."""
+        ours = (one for one in (*asked.places, *asked.reached) if one.broker == self.link.peer.key)
+        return not all(self.has_place(one) for one in ours)
 
     def own_types(self) -> set[bytes]:
         """Return the types that this broker subscribes to itself."""

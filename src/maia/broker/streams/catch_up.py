@@ -57,6 +57,9 @@ _UNRECORDED: Final = (
     "while this broker was cut off, something may have been published that no broker recorded"
 )
 _BLINDED: Final = "this broker was cut off, and events of a blinded type are not fetched from others"
+_PUT_BACK: Final = (
+    "the event log of another broker was lost or put back: what it alone had of this type is gone"
+)
 _HOLE: Final = "a publisher's numbers leave something out: its broker refused it, or it was lost on the way"
 _NAMED_MAX: Final = 8
 
@@ -232,9 +235,11 @@ class CatchUp:
 
     def _ask(self, type_id: bytes, progress: Progress, turn: Turn) -> FetchRequest:
         places = list(progress.asked.values())[-PLACES_MAX:]
+        reached = [place for one, place in progress.places.items() if progress.asked.get(one) != place]
         about = self.own.random(16), type_id, int(progress.since), places, progress.runs()
         missing = self._missing(type_id, progress)
-        message = FetchLog(*about, self.log_requests.classes_here(type_id), missing)
+        classes = self.log_requests.classes_here(type_id)
+        message = FetchLog(*about, classes, missing, reached[-PLACES_MAX:])
         return self.log_requests.ask(message, self, self._targets(type_id, progress), turn)
 
     def _missing(self, type_id: bytes, progress: Progress) -> list[RecordedRun]:
@@ -271,11 +276,23 @@ class CatchUp:
             if self._record(progress, frame, turn, is_less=under_way.lacks_rest_of(frame, progress)):
                 turn.count("maia_catch_up_frames_total")
         log.note_fetched(first)
-        if not progress.follow(request.places):
+        if not self._follow(type_id, progress, request, turn):
             self._end_round(type_id, progress, under_way, turn, is_answered=not request.is_refused)
         else:
             under_way.resumes_at = log.next_position - 1  # the disk takes as long as it takes
             self.go_on(turn)
+
+    def _follow(self, type_id: bytes, progress: Progress, request: FetchRequest, turn: Turn) -> bool:
+        """Take note of up to where brokers have looked, and of what they have lost; say if one has more.
+
+        Once for each: the next request names the new place.
+        """
+        before = dict(progress.places)
+        is_more = progress.follow(request.places)
+        if any(one in before and before[one] != progress.places[one] for one in request.put_back):
+            self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-LOST", _PUT_BACK), turn)
+            self.recording.keep_progress(turn)
+        return is_more
 
     def receive_late(self, request: FetchRequest, turn: Turn) -> None:
         """Record what came from one that took longer than a round waits, and ask on behind it."""
@@ -285,8 +302,8 @@ class CatchUp:
             if self._record(progress, frame, turn):
                 turn.count("maia_catch_up_frames_total")
         log.note_fetched(first)
-        progress.follow(request.places)
-        request.frames, request.places = [], {}
+        self._follow(type_id, progress, request, turn)
+        request.frames, request.places, request.put_back = [], {}, set()
         self._due(progress, seconds_after(turn.now, _RETRY_S))
 
     def _end_round(

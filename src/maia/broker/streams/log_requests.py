@@ -223,9 +223,8 @@ class LogRequests:
         self.answer_if_all_have(request, turn)
 
     def _read_for(self, request: FetchRequest, log: Recording, turn: Turn) -> None:
-        ours = (one for one in request.message.places if one.broker == self.own.principal.key)
-        # A position that this log has not reached was never said by this broker, and says nothing.
-        place = next((one for one in ours if one.log == log.id and one.position < log.next_position), None)
+        # A position that this log has not reached was not said of it by this broker, and says nothing.
+        place = next((one for one in request.message.places if log.has_place(one)), None)
         oldest, number = seconds_after(turn.now, -self.own.settings.limits.catch_up_s), log.next_read()
         since = oldest if place is not None else max(oldest, request.message.since)
         request.waits_for.add(OWN_LINK)
@@ -283,13 +282,11 @@ class LogRequests:
             frames += data
             size += more
         end = upto if found.problem is not None else log.upto
-        place = LogPlace(self.own.principal.key, log.id, upto)
         is_early = _is_early(request.message, interests)
         is_last = upto >= end and found.problem is None
         settled = self._settled(request.message, interests, turn.now) if is_last else []
-        answer = LogFetched(
-            request.message.id, place, max(upto, end), is_whole, b"", is_cut, frames, is_early, settled
-        )
+        about = request.message.id, log.place_at(upto), max(upto, end), is_whole, b"", is_cut, frames
+        answer = LogFetched(*about, is_early, settled, log.was_put_back(request.message))
         turn.send(asker, signed_place(answer, self.own.settings.network, self.own.key))
         turn.count("maia_catch_up_served_total", len(frames))
         self.answer_if_all_have(request, turn)
@@ -413,6 +410,8 @@ class LogRequests:
                 request.settled.setdefault(message.place.broker, []).extend(message.settled)
             if not is_awaited and not is_refused:
                 request.places[message.place.broker] = (message.place, message.end)
+                if message.was_put_back:
+                    request.put_back.add(message.place.broker)
             if request.is_late:
                 request.own.receive_late(request, turn)
             return
