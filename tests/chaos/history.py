@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from chaos.checker import Acknowledged, Delivered, Reader, Reported
+
+Frames: TypeAlias = Mapping[tuple[str, int], tuple[str, int, int]]
+"""Whose events a publication has, from which number to which, by its stream and its own number."""
+
+_RUN = re.compile(r"(\d+) to (\d+) of stream ([0-9a-f]{8})")
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
@@ -26,11 +33,20 @@ def acknowledged(
     ]
 
 
+def frames_of(
+    publisher: str, lines: Iterable[Mapping[str, Any]]
+) -> dict[tuple[str, int], tuple[str, int, int]]:
+    """Return which of its events each publication of a publisher has."""
+    found = [one["frame"] for one in lines if "frame" in one]
+    return {(stream, number): (publisher, first, last) for stream, number, first, last in found}
+
+
 def readers(
     who: str,
     lines: Iterable[Mapping[str, Any]],
     *,
     wants: Mapping[str, frozenset[str]],
+    frames: Frames = MappingProxyType({}),
     put_back_at: Sequence[float] = (),
     right_ended_at: float | None = None,
 ) -> list[Reader]:
@@ -54,7 +70,7 @@ def readers(
                 for one in told
                 if "got" in one
             ],
-            reported=[report for one in told if "gap" in one for report in _reports(one)],
+            reported=[report for one in told if "gap" in one for report in _reports(one, frames)],
             waits=_waits(told),
             put_back_at=put_back_at,
             right_ended_at=right_ended_at,
@@ -69,9 +85,12 @@ def _waits(told: Iterable[Mapping[str, Any]]) -> bool:
     return bool(words) and ("ended" in words[-1] or words[-1].get("warning") is not None)
 
 
-def _reports(line: Mapping[str, Any]) -> list[Reported]:
-    named = [Reported(line["t"], *one, code=line["gap"]) for one in line.get("missing", ())]
-    return named or [Reported(line["t"], code=line["gap"])]
+def _reports(line: Mapping[str, Any], frames: Frames) -> list[Reported]:
+    """Return which events a notice is about: it names publications of a stream, by their numbers."""
+    runs = [(int(first), int(last), stream) for first, last, stream in _RUN.findall(line.get("why", ""))]
+    named = [frames.get((stream, one)) for first, last, stream in runs for one in range(first, last + 1)]
+    found = [Reported(line["t"], *one, code=line["gap"]) for one in named if one is not None]
+    return found or [Reported(line["t"], code=line["gap"])]
 
 
 def highest(lines: Iterable[Mapping[str, Any]], what: str) -> int:

@@ -342,9 +342,12 @@ class Nemesis:
             for one in history.acknowledged(who, self._lines(who), counts_from=self.counts_from.get(who, 0))
         ]
         readers: list[Reader] = []
+        frames = {
+            key: one for who in publishes for key, one in history.frames_of(who, self._lines(who)).items()
+        }
         for name in NAMES:
             ours = (one for one in self.struck if one.fault.at == name and one.fault.kind in LOSES_DATA)
-            about = {"wants": wants, "put_back_at": [one.began_at for one in ours]}
+            about = {"wants": wants, "frames": frames, "put_back_at": [one.began_at for one in ours]}
             readers += history.readers(name, self._lines(f"{name}-desk"), **about)
         for who, ended_at in self.guests.items():
             readers += history.readers(who, self._lines(who), wants=wants, right_ended_at=ended_at)

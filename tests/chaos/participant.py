@@ -58,7 +58,7 @@ class Publishing:
         """Go on with the numbers of an earlier run."""
         self.options, self.journal = options, Journal(Path(options.journal))
         self.next = self.journal.next_number()
-        self.unanswered = self.next
+        self.unanswered = self.framed = self.next
         self.stops = asyncio.Event()
 
     async def run(self) -> None:
@@ -85,6 +85,7 @@ class Publishing:
     async def _publish(self, client: Any) -> None:
         publisher = await client.advertise(self.options.type, on_answer=self._answered)
         self.unanswered = self.next
+        self._note_frames(publisher)
         while not self.stops.is_set() and not self._is_done:
             rows = self.options.rows or self.next % 4 + 1
             if self.options.count is not None:
@@ -98,6 +99,19 @@ class Publishing:
                     await asyncio.wait_for(self.stops.wait(), rows / self.options.pace)
         with suppress(RowsRefused):
             await publisher.flush(timeout_s=FLUSH_S)
+
+    # Any: what `advertise` of such a connection returns.
+    def _note_frames(self, publisher: Any) -> None:
+        """Write down which events each publication has: notices of gaps name publications of a stream."""
+        outbox, stream, self.framed = publisher._outbox, publisher._entry.stream.hex()[:8], self.next
+        has_sent = outbox.sent
+
+        def sent(frame: Any, sequence: int) -> None:
+            first, self.framed = self.framed, self.framed + frame.rows
+            self.journal.note(frame=[stream, sequence, first, self.framed - 1])
+            has_sent(frame, sequence)
+
+        outbox.sent = sent
 
     def _answered(self, answered: int, refused: int, problem: maia.MaiaError | None) -> None:
         if answered:

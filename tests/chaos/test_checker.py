@@ -15,7 +15,7 @@ from chaos.checker import (
     recovered_after,
     runs,
 )
-from chaos.history import acknowledged, highest, lines_of, readers
+from chaos.history import acknowledged, frames_of, highest, lines_of, readers
 
 ACKED = [Acknowledged("alfa", 0, 4, 10.0), Acknowledged("alfa", 5, 9, 11.0)]
 ALL = [Delivered("alfa", 0, 4, 10.5, "p1", stream="s"), Delivered("alfa", 5, 9, 11.5, "p2", stream="s")]
@@ -145,7 +145,8 @@ def test_a_journal_becomes_a_history():
     assert (highest(wrote, "sent"), highest(wrote, "refused")) == (3, -1)
     lines = lines_of(
         '{"t": 2.0, "name": "Reading durable", "got": ["alfa", 0, 3], "of": "s", "at": "p1"}\n'
-        '{"t": 3.0, "name": "Reading durable", "gap": "UNAVAILABLE-LOG-GAP", "missing": [["alfa", 4, 4]]}\n'
+        '{"t": 3.0, "name": "Reading durable", "gap": "UNAVAILABLE-LOG-GAP", '
+        '"why": "a hole; missing: 2 publications, 1 to 2 of stream 00c0ffee; asked for again"}\n'
         '{"t": 3.5, "name": "Reading durable", "gap": "UNAVAILABLE-LOG-GAP"}\n'
         '{"t": 3.0, "name": "Reading live", "ended": "POLICY-REVOKED"}\n'
     )
@@ -153,7 +154,8 @@ def test_a_journal_becomes_a_history():
         {"t": 4.0, "name": "Reading durable", "warning": "UNAVAILABLE-NOT-CONNECTED"},
         {"t": 5.0, "name": "Reading durable", "warning": None},
     ]
-    durable, live = readers("desk", lines, wants={"Reading": frozenset({"alfa"})})
+    framed = frames_of("alfa", [{"frame": ["00c0ffee", 0, 0, 3]}, {"frame": ["00c0ffee", 1, 4, 4]}])
+    durable, live = readers("desk", lines, wants={"Reading": frozenset({"alfa"})}, frames=framed)
     assert durable.delivered == [Delivered("alfa", 0, 3, 2.0, "p1", stream="s")]
     assert [(one.publisher, one.first, one.last) for one in durable.reported] == [
         ("alfa", 4, 4),
