@@ -29,6 +29,7 @@ from maia.wire.messages import Carried, Changed, Deliver, Ended, Interest, Publi
 from support.numberplate import LOCATION, NUMBERPLATE, NUMBERPLATE_KINDS, TIMESTAMP, Net, sighting
 
 BILLING = "billing office"
+WATCHER = "statistics office"
 
 
 def demanding(net: Net, who: str = BILLING, issuer: str = "CCS", **changes: object) -> SignedCertificate:
@@ -470,6 +471,39 @@ def test_a_stream_is_given_up_when_nobody_needs_it_any_more() -> None:
     assert not met.status(net.now)["statements"]["issuers"]
     told = [one for sender, _, one in net.carried if sender == "Met broker" and isinstance(one, Interest)]
     assert any(one.key == stream and one.remove for one in told)
+
+
+def test_what_was_refused_for_want_of_a_word_is_not_refused_when_it_came_meanwhile() -> None:
+    """A122: its holder was away for longer than a certificate is watched; others there needed the word."""
+    net = city()
+    issuer, pool = Issuer(net, "CCS"), pool_with(net, demanding(net))
+
+    def asks() -> tuple[NetClient, int]:
+        billing = net.client(BILLING, "Met broker", credentials=pool)
+        return billing, billing.subscribe()
+
+    issuer.vouch(60)
+    asks()
+    net.advance(5)
+    watched = demanding(net, WATCHER, comment="for another one")
+    other = net.client(WATCHER, "Met broker", credentials=pool_with(net, watched, who=WATCHER))
+    assert other.was_accepted(other.subscribe())
+    billing, ref = asks()
+    assert billing.was_accepted(ref)
+    billing.hang_up()
+    net.advance(90)
+    billing, ref = asks()
+    assert billing.code_of(ref) == "UNAVAILABLE-STATEMENT-AWAITED"
+    billing.hang_up()
+    net.advance(400)
+    again = Issuer(net, "CCS")
+    again.says = issuer.says
+    again.vouch(3600)
+    net.advance(130)
+    stated = net.brokers["Met broker"].broker.status(net.now)["statements"]["issuers"]
+    assert all(one["fresh_until"] for one in stated.values()), "it is asked for as long as it is needed"
+    billing, ref = asks()
+    assert billing.was_accepted(ref), billing.heard
 
 
 def test_a_broker_on_the_way_believes_a_revoked_interest_no_more() -> None:

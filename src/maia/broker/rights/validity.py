@@ -144,6 +144,7 @@ class ValidityTracker:
         "conditional",
         "dependencies",
         "evicted",
+        "forgotten",
         "generation",
         "intake",
         "issuers",
@@ -170,6 +171,8 @@ class ValidityTracker:
         """Those whose streams have to be asked for, or asked for again."""
         self.evicted: list[StatementIssuer] = []
         """Those who had to make room, and whose streams are still to be given up."""
+        self.forgotten: set[bytes] = set()
+        """Certificates of which nobody is told any more what is stated of them, until this is acted upon."""
         self._limit = issuers_max
         self._look_at = _CERTIFICATES_MAX
         for by in self.monitor:
@@ -291,10 +294,9 @@ class ValidityTracker:
 
     def _forget_unused(self, spared: frozenset[bytes]) -> None:
         """Forget certificates that nothing depends on, but for some."""
-        resting = self.dependencies
-        self.certificates = {
-            one: signed for one, signed in self.certificates.items() if one in resting or one in spared
-        }
+        resting, before = self.dependencies, self.certificates
+        self.certificates = {one: signed for one, signed in before.items() if one in resting or one in spared}
+        self.forgotten |= before.keys() - self.certificates.keys()
         self.conditional = {one: by for one, by in self.conditional.items() if one in resting}
         for issuer in self.issuers.values():
             issuer.certificates &= self.certificates.keys()

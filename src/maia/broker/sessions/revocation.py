@@ -130,6 +130,7 @@ class Revocation:
         tracker, now = self.statements, turn.now
         new, tracker.new = tracker.new, {}
         evicted, tracker.evicted = tracker.evicted, []
+        self._forget_decisions()
         for issuer in evicted:
             self._give_up(issuer, turn)
         for issuer in new.values():
@@ -173,7 +174,8 @@ class Revocation:
         begun = (issuer.met_at or now, issuer.sought_at)
         is_hopeful = now < seconds_after(max(begun), lease_s)
         every_s = _ASK_AGAIN_S if is_hopeful else max(_ASK_AGAIN_S, lease_s)
-        if asked_at is not None and now < seconds_after(asked_at, every_s):
+        if asked_at is not None and now < (again_at := seconds_after(asked_at, every_s)):
+            self.timers.add(Statements(), again_at)
             return
         issuer.asked_at = now
         self.timers.add(Statements(), seconds_after(now, every_s))
@@ -187,6 +189,18 @@ class Revocation:
         after_us = _LEASES_KEPT * self.own.settings.lease_s * 1_000_000
         for issuer in self.statements.given_up(turn.now, after_us=after_us):
             self._give_up(issuer, turn)
+        self._forget_decisions()
+
+    def _forget_decisions(self) -> None:
+        """Forget what was decided from certificates whose statements are not looked for any more.
+
+        A request that was refused for want of a statement would be refused when it has come.
+        """
+        forgotten, self.statements.forgotten = self.statements.forgotten, set()
+        if forgotten:
+            self.authoriser.forget(forgotten)
+            self.writers.forget(forgotten)
+            self.named_rights.forget(forgotten)
 
     def _give_up(self, issuer: StatementIssuer, turn: Turn) -> None:
         if issuer.is_wanted:
