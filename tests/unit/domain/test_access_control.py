@@ -201,8 +201,14 @@ def test_a_certificate_that_cannot_be_passed_on_stands_in_the_way_of_none_that_c
 
 
 def test_of_two_actions_the_one_that_the_domain_can_pass_on_is_worth_issuing(courts):
-    """A right to publish and subscribe, of a domain that may only subscribe, lets its holder subscribe."""
-    station = met(policy=POLICY.replace("may subscribe to", "may publish and subscribe to", 1))
+    """A right to publish and subscribe, of a domain that may only subscribe now, lets one subscribe."""
+    station, both = met(), POLICY.replace("may subscribe to", "may publish and subscribe to", 1)
+    held = {action: granted(PITO, MET, action, may_delegate=True) for action in ("publish", "subscribe")}
+    with raises("INPUT-ROLE-POLICY"):
+        station.load_policy(both)
+    station.hold([*held.values()])
+    station.load_policy(both)
+    station.hold([held["subscribe"]])
     told(station, courts)
     wallet = station.login(SMITH.principal, [order(courts, SMITH, "42", PLATE)])
     assert (len(wallet.issued), wallet.withheld) == (2, ())
