@@ -242,6 +242,25 @@ def test_a_hole_is_kept_and_counted_and_filled_by_whoever_has_it(town: Town) -> 
     assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
 
 
+def test_a_hole_outlives_the_log_that_had_it(town: Town) -> None:
+    """A122: what was recorded is asked for by when, and what was missing still by its numbers."""
+    liar = town.neighbour()
+    town.answer(liar, town.offer(liar), 0, 1, 4)
+    town.net.advance(70)
+    assert missing(town) == 2
+    town.net.crash("CCS broker")
+    town.net.log().safe.clear()
+    town.net.restart("CCS broker")
+    town.office = town.net.client("billing office")
+    town.office.durable()
+    assert missing(town) == 2
+    other = town.neighbour()
+    asked = town.offer(other)
+    assert [(one.first, one.last) for one in asked.missing] == [(2, 3)]
+    town.answer(other, asked, 2, 3)
+    assert (missing(town), town.recorded()) == (0, [2, 3])
+
+
 def test_a_hole_is_counted_while_others_are_asked_and_what_finds_no_room_is_one(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:

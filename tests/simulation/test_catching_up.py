@@ -12,6 +12,7 @@ import pytest
 
 from maia.broker.log import progress
 from maia.broker.settings import RecordingSettings
+from maia.broker.streams import log_requests
 from maia.client import Acknowledged, Delivered, Ended, GapDetected, Notice
 from maia.credentials import Action, SignedCertificate
 from maia.predicates import ALWAYS, Comparison, Operator, Predicate
@@ -188,6 +189,34 @@ def test_a_log_that_was_lost_is_fetched_again_from_where_its_readers_were(kind, 
     assert told.gaps == ["UNAVAILABLE-LOG-LOST"], "what this one alone had, nobody else can know"
     times = Counter(told.written)
     assert not [moment for moment in had if times[moment] > 1], "what it had acknowledged long before"
+
+
+def test_a_log_that_is_lost_before_it_was_filled_is_filled_from_where_it_was(monkeypatch):
+    """D1, B11: what was fetched last was recorded a moment ago, and published long before the rest."""
+    monkeypatch.setattr(log_requests, "PAGE_BYTES", 300)
+    city, told = city_with_archive(RecordingCity, 48_113)
+    city.told, network, office = told, city.network, city.offices[0]
+    _publish(city, 4)
+    network.run_for(80)
+    network.crash(READING)
+    _publish(city, 16)
+    network.run_for(300)
+    had = len(told.written)
+    network.restart(READING)
+    while len(told.written) <= had:
+        network.run_for(0.02)
+    assert len(told.safe) - len(told.written) > 8, "it is under way"
+    network.crash(READING)
+    network.host(READING).log.clear()
+    network.restart(READING)
+    ends: list[str] = []
+    office.client.on_notice = lambda one: ends.append(one.problem.code) if isinstance(one, Ended) else None
+    network.run_for(40)
+    assert ends == ["REFUSED-DURABLE-OTHER-LOG"]
+    office.client.on_notice = told.hear
+    told.entry = office.client.subscribe(city.known, durable="archive")
+    network.run_for(300)
+    assert set(told.written) == told.safe
 
 
 def test_where_a_log_is_put_back_a_position_of_before_is_refused_also_when_the_log_has_come_that_far():

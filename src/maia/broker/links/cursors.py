@@ -61,9 +61,9 @@ class Cursor:
     next: int = 0
     """The position to deliver next."""
     seen_at: Instant | None = None
-    """When the newest was recorded that was acknowledged: from there on a lost log is fetched again."""
+    """When the newest that was acknowledged was published: from there on a lost log is fetched again."""
     under_way: deque[tuple[int, int, Instant | None]] = field(default_factory=deque, repr=False)
-    """Position and size of what was delivered and is not acknowledged, and when it was recorded."""
+    """Position and size of what was delivered and is not acknowledged, and since when others have it."""
     bytes_under_way: int = 0
     holder: tuple[LinkId, int] | None = None
     """The link and reference of the owner, while it is here."""

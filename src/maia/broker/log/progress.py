@@ -185,9 +185,13 @@ class Progress:
     def in_another_log(self, now: Instant) -> Progress:
         """Return what is known where the log was replaced: what was recorded is neither there nor missing.
 
-        Its readers have had most of it. The rest is fetched by when it was recorded, not by its numbers.
+        Its readers have had most of it. The rest is fetched by when it was recorded, not by its numbers. What
+        was missing still is.
         """
         fresh = Progress(now, is_cut=True, sources=dict(self.sources), judged=dict(self.judged))
+        for one in self.missing():
+            stream = one.publisher, one.stream
+            fresh.heard[*stream, self.sources.get(stream, b"")] = one.last
         for numbers in (self.recorded, self.settled):
             for stream, parts in numbers.by_stream().items():
                 for signer, spans in parts.items():

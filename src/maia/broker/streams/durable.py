@@ -32,7 +32,7 @@ from maia.broker.streams.run import unseen_by
 from maia.broker.timers import CatchUp, TimerWheel
 from maia.broker.turn import Turn
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
-from maia.events import seconds_after
+from maia.events import Instant, seconds_after
 from maia.predicates import ALWAYS
 from maia.wire.codec import sendable_text
 from maia.wire.effects import Keep, LinkId, Logged, LogRead, ReadLog
@@ -368,19 +368,21 @@ class DurableSubscriptions:
         shown = self.records.seen_by(entry, unseen, found.missing, logged.recorded_at)
         if shown is None:
             return None
+        # What was fetched was recorded here long after it was elsewhere.
+        others_have_since = Instant(min(logged.recorded_at, transit.published_at))
         transit, seen = shown
         about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows
         if not cursor.shows:
             # Whoever reads the range is sent what is in it, and that goes on record.
             turn.send(entry.link, DeliverLogged(*about, [], is_late=is_late))
-            cursor.delivered(logged.position, 0, logged.recorded_at)
+            cursor.delivered(logged.position, 0, others_have_since)
             return None
         try:
             message = DeliverLogged(*about, seen.columns, seen.author, is_late)
             size = self.records.send_to(entry, transit, seen, message, turn)
         except LedgerRequired as refused:
             return refused
-        cursor.delivered(logged.position, size, logged.recorded_at)
+        cursor.delivered(logged.position, size, others_have_since)
         return None
 
 
