@@ -32,6 +32,7 @@ from maia.wire.messages import (
     Missed,
     Offer,
     RecordedRun,
+    Seen,
     Wanted,
 )
 from maia.wire.names import filter_to_bytes
@@ -240,6 +241,27 @@ def test_a_hole_is_kept_and_counted_and_filled_by_whoever_has_it(town: Town) -> 
     assert missing(town) == 0
     assert [one.is_late for one in town.office.all_heard(DeliverLogged)] == [False] * 3 + [True] * 2
     assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_was_found_late_is_marked_for_who_came_back_meanwhile(town: Town, restarts: bool) -> None:
+    """A122: the link that was handed the later ones is gone, and so may be the broker's memory of it."""
+    liar = town.neighbour()
+    town.answer(liar, town.offer(liar), 0, 1, 4)
+    for logged in town.office.all_heard(DeliverLogged):
+        town.office.say(Seen(town.ref, logged.position))
+    town.office.hang_up()
+    town.net.advance(61)
+    town.answer(liar, liar.last(FetchLog), 2, 3, upto=10, end=10)
+    assert town.recorded() == [0, 1, 4, 2, 3]
+    if restarts:
+        town.net.advance(70)
+        town.net.restart("CCS broker")
+    town.office = town.net.client("billing office")
+    town.office.durable()
+    town.net.advance(5)
+    logged = town.office.all_heard(DeliverLogged)
+    assert [(one.rows, one.is_late) for one in logged] == [(1, True)] * 2
 
 
 def test_a_hole_outlives_the_log_that_had_it(town: Town) -> None:

@@ -255,6 +255,14 @@ class DuplicateMemory:
         known = self._streams.get((publisher, stream, signer))
         return rows if known is None else rows & ~known.rows_of(sequence)
 
+    def has_later(self, publisher: bytes, stream: bytes, sequence: int, signer: bytes = b"") -> bool:
+        """Return whether something of a stream was here that has a higher number."""
+        known = self._streams.get((publisher, stream, signer))
+        if known is None:
+            return False
+        is_before_run = bool(known.starts) and known.ends[known.starts[-1]] > sequence + 1
+        return is_before_run or next(reversed(known.parts), 0) > sequence  # the last one that grew
+
     def knows(self, publisher: bytes, stream: bytes, signer: bytes = b"") -> bool:
         """Return whether anything of a stream was here."""
         return (publisher, stream, signer) in self._streams

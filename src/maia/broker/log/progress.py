@@ -40,6 +40,7 @@ RUNS_SENT: Final = 512
 MISSING_SENT: Final = 512
 PLACES_MAX: Final = 256
 FETCHED_MAX: Final = 1024
+LATE_MAX: Final = 1024
 SIGNERS_MAX: Final = 256
 HOLD_S: Final = 30.0
 """How long what arrives waits for what is missing before it, when no broker answers."""
@@ -335,6 +336,11 @@ class Progress:
             rows = self.recorded.unseen_rows(*stream, number, rows, signer)
         return rows
 
+    def comes_late(self, frame: Recorded) -> bool:
+        """Return whether a later publication of its stream is recorded already."""
+        stream, number, _ = identity_of(frame)
+        return any(self.recorded.has_later(*stream, number, one) for one in _known_by(frame))
+
     def follows_gap(self, frame: Recorded) -> bool:
         """Return whether the number before a frame is missing."""
         number = identity_of(frame)[1]
@@ -465,10 +471,14 @@ class _KeptProgress(msgspec.Struct, array_like=True, frozen=True):
     log: bytes
     types: list[_KeptType]
     fetched: list[tuple[int, int]] = []
+    late: list[tuple[int, int]] = []
 
 
 def progress_to_bytes(
-    log_id: bytes, progress: Mapping[bytes, Progress], fetched: list[tuple[int, int]]
+    log_id: bytes,
+    progress: Mapping[bytes, Progress],
+    fetched: list[tuple[int, int]],
+    late: list[tuple[int, int]],
 ) -> bytes:
     """Return what must survive a restart."""
     types = [
@@ -484,10 +494,12 @@ def progress_to_bytes(
         )
         for type_id, one in progress.items()
     ]
-    return msgspec.msgpack.encode(_KeptProgress(log_id, types, fetched))
+    return msgspec.msgpack.encode(_KeptProgress(log_id, types, fetched, late))
 
 
-def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress], list[tuple[int, int]]]:
+def progress_from_bytes(
+    data: bytes,
+) -> tuple[bytes, dict[bytes, Progress], list[tuple[int, int]], list[tuple[int, int]]]:
     """Read what `progress_to_bytes` wrote: the broker was down since, so it may have missed something."""
     try:
         kept = msgspec.msgpack.decode(data, type=_KeptProgress)
@@ -509,7 +521,7 @@ def progress_from_bytes(data: bytes) -> tuple[bytes, dict[bytes, Progress], list
         )
         for one in kept.types
     }
-    return kept.log, found, kept.fetched
+    return kept.log, found, kept.fetched, kept.late
 
 
 def _memory_from_bytes(data: bytes) -> DuplicateMemory:

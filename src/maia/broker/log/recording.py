@@ -11,6 +11,7 @@ up cost no reading.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from maia.broker.links.transit import from_carried
 from maia.broker.log.progress import (
     FETCHED_MAX,
     KEPT_PROGRESS,
+    LATE_MAX,
     LOG_ID_BYTES,
     Progress,
     identity_of,
@@ -77,6 +79,8 @@ class Recording:
     """What tells this log from one that was here before it."""
     fetched: list[tuple[int, int]] = field(default_factory=list, repr=False)
     """First and last positions of what was fetched from other brokers, the newest last."""
+    late: list[tuple[int, int]] = field(default_factory=list, repr=False)
+    """First and last positions of what was recorded behind later publications of its stream, in order."""
     progress: dict[bytes, Progress] = field(default_factory=dict, repr=False)
     """By type: what is recorded, and up to where that was compared with the logs of others."""
     fresh: set[bytes] = field(default_factory=set)
@@ -143,6 +147,8 @@ class Recording:
         if not new:
             turn.count("maia_duplicates_total")  # it was fetched before it came
             return False
+        if progress.comes_late(frame):
+            self._note_late(self.next_position)
         data = encode_known(frame)
         turn.add(Record(self.number(frame.type_id, data, turn.now), data))
         turn.count("maia_recorded_total")
@@ -163,6 +169,17 @@ class Recording:
     def was_fetched(self, position: int) -> bool:
         """Return whether a frame was fetched, so that it was recorded here later than it was published."""
         return any(first <= position <= last for first, last in self.fetched)
+
+    def _note_late(self, position: int) -> None:
+        if self.late and self.late[-1][1] + 1 == position:
+            self.late[-1] = self.late[-1][0], position
+        else:
+            self.late = [*self.late, (position, position)][-LATE_MAX:]
+
+    def is_late(self, position: int) -> bool:
+        """Return whether a frame was recorded behind a later one of its stream, whoever reads both."""
+        at = bisect_left(self.late, (position + 1, 0)) - 1
+        return at >= 0 and position <= self.late[at][1]
 
     def next_read(self) -> int:
         """Return the number of a new reading of the log."""
@@ -317,7 +334,7 @@ class Recording:
 
     def kept_progress(self) -> Keep:
         """Return what has to survive a restart once everything that it knows of is safe."""
-        return Keep(KEPT_PROGRESS, progress_to_bytes(self.id, self.progress, self.fetched))
+        return Keep(KEPT_PROGRESS, progress_to_bytes(self.id, self.progress, self.fetched, self.late))
 
     def reload(
         self,
@@ -333,7 +350,8 @@ class Recording:
         self._reload_progress(kept_before, random, turn)
         self._begin_run(kept_before, random(RUN_BYTES), turn)
         for logged in log.recent:
-            _recognise(logged, seen, self.progress, own_key=self.link.peer.key)
+            if _recognise(logged, seen, self.progress, own_key=self.link.peer.key):
+                self._note_late(logged.position)
 
     def _begin_run(self, kept_before: Mapping[str, bytes], run: bytes, turn: Turn) -> None:
         try:
@@ -349,14 +367,15 @@ class Recording:
     ) -> None:
         try:
             kept_progress = kept_before.get(KEPT_PROGRESS, b"")
-            self.id, self.progress, self.fetched = progress_from_bytes(kept_progress)
+            self.id, self.progress, self.fetched, self.late = progress_from_bytes(kept_progress)
         except BadInput as problem:
             if KEPT_PROGRESS in kept_before:
                 turn.note("kept-dropped", name=KEPT_PROGRESS, code=problem.code)
         if not self.id or self.next_position < first_to_reread(kept_before):
             # Another log, or one that was restored from a copy: its positions mean something else.
             self.is_replaced = bool(self.id)
-            before, self.id, self.progress, self.fetched = self.progress, random(LOG_ID_BYTES), {}, []
+            before, self.id, self.progress = self.progress, random(LOG_ID_BYTES), {}
+            self.fetched, self.late = [], []
             for type_id, known in before.items():
                 self.progress[type_id] = known.in_another_log(turn.now)
             turn.add(self.kept_progress())
@@ -388,18 +407,20 @@ def first_to_reread(kept_before: Mapping[str, bytes]) -> int:
 
 def _recognise(
     logged: Logged, seen: DuplicateMemory, progress: dict[bytes, Progress], *, own_key: bytes
-) -> None:
+) -> bool:
+    """Take note of a frame of the log; say whether a later one of its stream is before it."""
     try:
         frame = decode_recorded(logged.data)
     except ProtocolViolation:
-        return  # of another version: no publisher sends the same today
+        return False  # of another version: no publisher sends the same today
     known = progress.get(frame.type_id)
     if known is None:
         known = progress[frame.type_id] = Progress(logged.recorded_at, is_cut=True)
     rows = row_set(frame.kept) if frame.kept else ALL_ROWS
-    unjudged = known.unjudged_in_log(frame, own_key)
-    known.note(frame, unjudged)
+    unjudged, is_late = known.unjudged_in_log(frame, own_key), known.comes_late(frame)
+    is_new = bool(known.note(frame, unjudged))
     if isinstance(frame, Unblinded):
         seen.new_rows(frame.inner_publisher, frame.inner_stream, frame.inner_sequence, rows)
         unjudged = frame.signer if frame.signer != own_key else b""  # whose envelope it is
     seen.new_rows(frame.publisher, frame.stream, frame.sequence, rows, unjudged)
+    return is_new and is_late  # what is known already was judged when it was recorded

@@ -354,9 +354,11 @@ class DurableSubscriptions:
         """Send what the owner's View of now shows of a frame; return why it misses something, if it does."""
         transit = found.transit
         unseen = unseen_by(cursor.rows, transit)
-        is_late = cursor.order.is_behind(
+        is_behind = cursor.order.is_behind(
             transit.publisher.key, transit.stream, transit.sequence, found.signer
         )
+        # What its owner had before it came back is not in the order of this link.
+        is_late = is_behind or self.recording.is_late(logged.position)
         if is_late:
             turn.count("maia_late_frames_total")
         if not self.records.identities.admits(transit.requires, entry.link, turn.now):
