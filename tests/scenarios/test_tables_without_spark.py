@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import maia
 from maia.clock import system_now
@@ -24,6 +25,7 @@ from maia.log.format.manifest import MissingRun
 from maia.net.status_endpoint import read_door
 from maia.profile.profile import read_profile
 from maia.spark.open_log import _reader
+from maia.spark.source.data_source import register_spark
 from maia.testing import in_a_loop, wait_until
 from maia.types import type_id
 from support.coalition import PROVIDER, TRUST, statement
@@ -129,6 +131,33 @@ def test_a_log_and_its_tables_say_what_they_are_known_to_miss(
         own.note_missing([], system_now())
     with maia.open_log(copy, as_=office, require_complete=True) as log:
         assert log.table("LabResult").to_arrow().num_rows == 2
+
+
+def test_a_log_is_read_as_other_tables_of_spark_are(hospital: maia.Organisation, spark) -> None:
+    """T5: by a format and options, in SQL too, as it was at a moment; filters reach the task."""
+    read(hospital, "office", lambda log: log.table("LabResult").to_arrow().num_rows == 2)
+    register_spark(spark)
+    profile, place = str(hospital.folder / "office.maia"), str(hospital.folder / "log")
+    asked = spark.read.format("maia").option("profile", profile).option("log", place)
+    table = asked.load("LabResult")
+    assert sorted(row.value for row in table.collect()) == [101, 142]
+    assert [row.value for row in table.where("value < 140").collect()] == [101]
+    assert asked.option("columns", "value").load("LabResult").columns == ["value"]
+    assert asked.option("asOf", "2020-01-01T00:00:00Z").load("LabResult").count() == 0
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW results USING maia OPTIONS "
+        f"(profile '{profile}', log '{place}', type 'LabResult', asOf '1')"
+    )
+    assert spark.sql("SELECT count(*) FROM results").collect()[0][0] < 3
+    for name, word, said in (
+        ("durable", "x", "`durable` is of what is read live"),
+        ("asof", "never", "INPUT-"),
+        ("colums", "value", "did you mean `columns`"),
+    ):
+        with pytest.raises(AnalysisException, match=said):
+            asked.option(name, word).load("LabResult").collect()
+    with pytest.raises(AnalysisException, match="give option `log`, too"):
+        spark.read.format("maia").option("profile", profile).option("columns", "value").load("LabResult")
 
 
 def test_views_for_sql_say_which_columns_are_hidden_and_why(hospital: maia.Organisation, spark) -> None:

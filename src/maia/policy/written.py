@@ -104,6 +104,20 @@ def may_write(view: View, uid: AttributeUid) -> bool:
     return uid in view.forced or (is_open and shows(published, uid))
 
 
+def asked_of_writers(views: Iterable[View]) -> frozenset[AttributeUid] | None:
+    """Return the attributes that rights which add up ask about; None if about all that a frame has."""
+    asked: set[AttributeUid] = set()
+    shown: set[AttributeSet] = set()
+    for view in views:
+        for window in view.windows:
+            asked |= attributes_of(window.admits)
+            shown.add(window.attributes)
+        asked |= view.forced.keys()
+        for step in view.on_publication:
+            asked |= reads_of(step.rules) | {rule.uid for rule in step.rules}
+    return frozenset(asked) if len(shown) <= 1 or not asked else None
+
+
 def _view(authority: Authority, root: str | None, uids: frozenset[AttributeUid]) -> View:
     bounds = (passes_for_notifications(one, dict.fromkeys(uids, Kind.STRING)) for one in authority.bounds)
     admits = conjoined((authority.restriction, *bounds))

@@ -25,7 +25,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from maia.client.api.connection import log_warning, signing_key
 from maia.client.api.data_frames import brought, to_pandas, to_polars
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from maia.spark.governed.arrow_table import ArrowTable
     from maia.spark.governed.plan import Access, GovernedRead, Keys, TableQuery
     from maia.spark.governed.reader import ReaderIdentity
+    from maia.spark.governed.reading_ledger import ReadingLedger, SeenRows
     from maia.spark.governed.right_watch import RightWatch
     from maia.spark.governed.table import Streaming
     from maia.spark.keys.key_server import JobDesk
@@ -216,7 +217,7 @@ class RecordedLog:
             if any(log.of_type(type_id(*named)).stretches for log in folders)
         )
 
-    def table(
+    def table(  # noqa: PLR0913 - each says which events, and has a name
         self,
         name: str,
         filter: str = "true",  # noqa: A002 - it is called so in requests and in the client
@@ -224,18 +225,22 @@ class RecordedLog:
         columns: Collection[str] | None = None,
         since: datetime | Instant | str | None = None,
         until: datetime | Instant | str | None = None,
+        as_of: datetime | Instant | str | int | None = None,
         with_meta: bool = False,
         ledger: str | Path | None = None,
     ) -> RecordedTable:
         """Return what the participant may see of a type; raise the refusal if that is nothing.
 
+        `as_of` shows the log as it was: up to a position (a number), or as it had been recorded at a moment.
         `with_meta` adds the columns that say which row of which frame an event is, and when it was published.
         `ledger` is a folder, or a place such as `s3://bucket/reads`, in which what is read is put on record;
         the owner of a type may demand one.
         """
         from maia.spark.governed.plan import TableQuery
 
-        query = TableQuery(filter, "true", columns, _instant(since), _instant(until), with_meta)
+        query = TableQuery(
+            filter, "true", columns, _instant(since), _instant(until), with_meta, as_of=_as_of(as_of)
+        )
         return self.query(name, query, ledger=ledger)
 
     def stream(
@@ -426,6 +431,22 @@ class RecordedTable:
         """Return the events as a table of Spark, read by its executors when it is used."""
         return self._in_spark(spark, None)
 
+    def seen_rows(self, host: str, bind: str) -> Iterator[tuple[SeenRows, ReadingLedger | None]]:
+        """Yield what tasks need that reach this process at an address, and how it is put on record."""
+        from maia.spark.governed.plan import summary_of_frames
+        from maia.spark.governed.reading_ledger import reading_ledger, seen_rows
+
+        self._check_complete()
+        read, keys = self._read, self._read.access.keys
+        if keys is not None and read.grant is not None:
+            read = replace(read, grant=keys.desk.listen(host, bind, read.grant))
+        if read.is_summary:
+            raise summary_of_frames()
+        for plans in read.parts:
+            opener = read.opener(read.wanted(tuple(map(str, self._log.places)), plans), plans)
+            ledger = None if self._ledger is None else reading_ledger(read, plans, self._ledger)
+            yield seen_rows(read, opener, plans), ledger
+
     def described(self, spark: SparkSession) -> DataFrame:
         """Return the table of Spark with a comment on each column: its kind, and what becomes of it."""
         rows, said = self.to_spark(spark), self.comments()
@@ -469,6 +490,13 @@ class RecordedTable:
         return spark_table(
             spark, tuple(map(str, self._log.places)), self._read, stream=stream, ledger=self._ledger
         )
+
+
+def _as_of(asked: datetime | Instant | str | int | None) -> int | Instant | None:
+    """Return a position, which is a number, or a moment."""
+    if isinstance(asked, str) and asked.isascii() and asked.isdigit():
+        return int(asked)
+    return asked if type(asked) is int else _instant(cast("datetime | Instant | str | None", asked))
 
 
 def _instant(moment: datetime | Instant | str | None) -> Instant | None:

@@ -21,7 +21,9 @@ from maia.log.format import segments
 from maia.spark.applications.following import counted, events_of
 from maia.spark.errors import SparkProblem, told_to_spark
 from maia.spark.governed import log_folder
-from maia.spark.governed.log_folder import FramesWanted, LogFolder, LogFrames, Stretch, cut
+from maia.spark.governed.log_folder import FramesWanted, LogFolder, LogFrames, cut
+from maia.spark.governed.plan import Access, governed_read
+from maia.spark.governed.reading_ledger import seen_rows
 from maia.spark.governed.stream_source import LogStreamReader
 from maia.testing import raises
 from maia.types import SealingLevel
@@ -75,16 +77,19 @@ class Growing:
         return closing(EventLog.open(self.folder, now=NOON, limits=NO_GRACE))
 
     def reader(self, **how) -> LogStreamReader:
-        return LogStreamReader(self.wanted(**how))
+        return self.reader_of(self.wanted(**how))
+
+    def reader_of(self, wanted: FramesWanted) -> LogStreamReader:
+        read = governed_read(Access(reader(), (self.made.event_type,)))
+        return LogStreamReader(seen_rows(read, read.opener(wanted, read.plans), read.plans))
 
     def wanted(self, **how) -> FramesWanted:
         return FramesWanted(str(self.folder), self.made.event_type.type_id, INSTANT_MIN, INSTANT_MAX, **how)
 
     def frames(self, part, columns: tuple[str, ...] = ("header", PLATE), **how):
         """Yield what a task reads that was given a partition of the source."""
-        ranges = [Stretch(**row) for batch in self.reader().read(part) for row in batch.to_pylist()]
         with told_to_spark():
-            for one in ranges:
+            for one in part.value:
                 yield from LogFrames(self.wanted(**how), columns).batches(one)
 
     @property
@@ -300,7 +305,7 @@ def test_other_types_do_not_make_batches(tmp_path):
     one = log.reader()
     end = one.latestOffset(one.initialOffset(), EVERYTHING)
     other = FramesWanted(str(log.folder), bytes(32), INSTANT_MIN, INSTANT_MAX)
-    nothing = LogStreamReader(other)
+    nothing = log.reader_of(other)
     assert nothing.latestOffset(nothing.initialOffset(), EVERYTHING) == nothing.initialOffset()
     assert end["position"] == 1
 
@@ -389,7 +394,7 @@ def test_segments_published_outside_of_the_period_are_not_opened(tmp_path):
     log.record(hours=-48)
     log.record()
     wanted = FramesWanted(str(log.folder), log.made.event_type.type_id, int(at(-1)), int(at(1)))
-    one = LogStreamReader(wanted)
+    one = log.reader_of(wanted)
     start = one.initialOffset()
     (planned,) = one.partitions(start, one.latestOffset(start, EVERYTHING))
     assert [stretch.first for stretch in planned.value] == [2]

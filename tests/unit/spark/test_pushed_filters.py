@@ -12,7 +12,7 @@ from pyspark.sql import datasource as spark
 
 from maia.events import Attribute, Event, Instant, Kind, attribute_uid, vocabulary_of
 from maia.predicates import verdict
-from maia.spark.source.stream import LITERALS_MAX, pushed_predicate, pushed_predicates
+from maia.spark.source.filters import LITERALS_MAX, pushed_predicate, pushed_predicates
 
 PLATE, SPEED = attribute_uid("1"), attribute_uid("2")
 SEEN, IS_LATE = attribute_uid("3"), attribute_uid("4")

@@ -145,11 +145,14 @@ def open_run(
     keys: EpochKeys,
     *,
     only: Collection[str] | None = None,
+    among: Collection[str] | None = None,
     along: Mapping[str, bytes] = _NOTHING,
 ) -> VerifiedRun:
     """Open what `keys` open, or of that only some attributes; refuse what is not as its signer said.
 
-    `along` is plaintext that came along with a frame. What is as the signer said is not opened again.
+    Frames are closed to a reader for whom nothing opens `among` these attributes, of which fewer may be
+    opened here. `along` is plaintext that came along with a frame. What is as the signer said is not
+    opened again.
     """
     run, first = verified.run, verified.frame
     if keys.type_id != first.type_id or keys.epoch != first.epoch:
@@ -177,9 +180,16 @@ def open_run(
         cells = read_columns([uid for uid in uids for _ in run.frames], plaintexts, rows)
         columns = [cells[at::count] for at in range(count)]
     closed = frozenset[str]() if is_whole else frozenset(run.uids).difference(uids)
+    opens = bool(places) or _opens_any(run, held, among)
     lies = frozenset(along).difference(believed)
-    is_closed = not places and (first.level == _EVENT or not keys.holds_type)
+    is_closed = not opens and (first.level == _EVENT or not keys.holds_type)
     return VerifiedRun(run, verified.signer, columns, closed, lies, is_closed, _SEAL)
+
+
+def _opens_any(run: SealedRun, held: HeldCiphers, among: Collection[str] | None) -> bool:
+    """Return whether any of some attributes could be opened."""
+    known = zip(run.uids, held.ciphers, strict=True)
+    return among is not None and any(uid in among for uid, cipher in known if cipher is not None)
 
 
 def _is_among(uid: str, only: Collection[str] | None) -> bool:

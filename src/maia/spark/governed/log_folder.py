@@ -51,8 +51,12 @@ class Stretch:
     published_from: int = INSTANT_MIN
     published_until: int = INSTANT_MAX
     """The moments between which frames are wanted, both included."""
+    recorded_from: int = INSTANT_MIN
+    """The moment at which the first of them was recorded."""
     file_size: int = 0
     """How many bytes the whole file has, where that is known."""
+    events: int = 0
+    """About how many events they are, where that is known."""
     log: int = 0
     """Which one of several logs."""
     is_shown: bool = False
@@ -154,7 +158,9 @@ def _stretch(segment: Segment) -> Stretch:
         segment.size,
         segment.published_from,
         segment.published_until,
+        segment.recorded_from,
         segment.size,
+        segment.events,
     )
 
 
@@ -185,6 +191,10 @@ class FramesWanted:
 
     Each is shown once.
     """
+    last: int = INT_MAX
+    """The last position that is read."""
+    recorded_until: int = INSTANT_MAX
+    """The last moment at which a frame was recorded that is read."""
 
     @property
     def logs(self) -> tuple[str, ...]:
@@ -212,6 +222,7 @@ class LogFrames:
     def __init__(self, wanted: FramesWanted, columns: tuple[str, ...] = ()) -> None:
         """Read nothing yet; of each frame, these columns are wanted."""
         self._wanted, self._columns = wanted, columns
+        self._heads = [*_HEADS, *(["recorded_at"] if wanted.recorded_until < INSTANT_MAX else [])]
         self._folders = [LogFolder(one) for one in wanted.logs]
 
     def found(self) -> list[TypeInLog]:
@@ -247,8 +258,10 @@ class LogFrames:
 
     def _within(self, found: TypeInLog, first: int, last: int) -> Iterator[Stretch]:
         since, until = self._wanted.moments
+        last = min(last, self._wanted.last)
         for one in found.between(first, last):
-            if one.published_until >= since and one.published_from <= until:
+            is_then = one.recorded_from <= self._wanted.recorded_until
+            if one.published_until >= since and one.published_from <= until and is_then:
                 yield cut(one, first, last)
 
     # Any: pyarrow is not typed.
@@ -299,7 +312,7 @@ class LogFrames:
             with pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=True) as opened:
                 # Where a part of a file may be wanted, one request says which row groups it is in.
                 is_at_once = opened.num_row_groups == 1 and _is_whole(one)
-                heads = None if is_at_once else opened.read(columns=_HEADS)
+                heads = None if is_at_once else opened.read(columns=self._heads)
                 held: list[int] = []
                 begin = 0
                 for number in range(opened.num_row_groups):
@@ -326,11 +339,14 @@ class LogFrames:
         """
         stored = set(file.schema_arrow.names)
         there = [name for name in self._columns if name in stored]
-        table = file.read_row_group(number, columns=[*_HEADS, *there]) if heads is None else heads
+        table = file.read_row_group(number, columns=[*self._heads, *there]) if heads is None else heads
         positions, moments = table["position"], table["published_at"].cast(pa.int64())
         since, until = self._wanted.moments
         between = max(since, one.published_from), min(until, one.published_until)
         is_in = pc.and_(_within(positions, one.first, one.last), _within(moments, *between))
+        if self._wanted.recorded_until < INSTANT_MAX:
+            recorded = table["recorded_at"].cast(pa.int64())
+            is_in = pc.and_(is_in, pc.less_equal(recorded, self._wanted.recorded_until))
         if not pc.any(is_in).as_py():
             return positions, None
         if heads is not None:
@@ -367,7 +383,7 @@ def _divided(one: Stretch) -> Iterator[Stretch]:
     parts = min(count, _PARTS_MAX, max(1, one.size // PARTITION_BYTES))
     bounds = [one.first + count * number // parts for number in range(parts + 1)]
     for first, after in pairwise(bounds):
-        yield replace(one, first=first, last=after - 1, size=one.size // parts)
+        yield replace(one, first=first, last=after - 1, size=one.size // parts, events=one.events // parts)
 
 
 def _windows(chosen: list[Stretch], shown: list[Stretch], most: int) -> list[tuple[Stretch, ...]]:

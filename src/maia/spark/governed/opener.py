@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import Any, Final, NamedTuple, cast
@@ -138,10 +138,23 @@ class ReadingPeriod:
     classes: frozenset[bytes | None] = AS_PUBLISHED
     """Whose frames it shows: those of no class, as they were published, or what a border released for one."""
 
+    among: frozenset[AttributeUid] | None = None
+    """What the reader may open of frames, where less is asked for: a row is there whatever is asked for."""
+
     @property
     def of_publisher(self) -> dict[AttributeUid, Kind]:
         """Return those of them that the statement about a frame's publisher answers."""
         return {uid: kind for uid, kind in self.kinds.items() if uid.startswith(PUBLISHER_PREFIX)}
+
+    def narrowed(self, uids: Collection[AttributeUid]) -> ReadingPeriod:
+        """Return the same for some attributes, and what decides about rows."""
+        decides = self.asks | self.signers.asked
+        kinds = {
+            uid: kind
+            for uid, kind in self.kinds.items()
+            if uid in uids or uid in decides or not is_of_event(uid)
+        }
+        return replace(self, kinds=kinds, among=self.among or frozenset(self.kinds))
 
     def holds_at(self, moment: int) -> bool:
         """Return whether the View held at a moment."""
@@ -205,6 +218,10 @@ class FrameOpener:
         fields += [pa.field(name, kind) for name, kind in META.items() if self.with_meta]
         return pa.schema(fields + ([pa.field(PERIOD, pa.int32())] if len(self.periods) > 1 else []))
 
+    def narrowed(self, uids: Collection[AttributeUid], *, with_meta: bool) -> FrameOpener:
+        """Return the same for some attributes, and what decides about rows."""
+        return replace(self, periods=tuple(one.narrowed(uids) for one in self.periods), with_meta=with_meta)
+
     def period_of(self, frame: Recorded) -> int | None:
         """Return the number of the period that shows a frame, by its moment and for whom it was released."""
         moment = frame.published_at
@@ -214,17 +231,11 @@ class FrameOpener:
 
     # Any: pyarrow is not typed, and Spark calls this with its batches.
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Turn what Spark hands a task, numbers of ranges or ranges, into batches of rows."""
+        """Turn numbers of tasks into batches of rows."""
         with told_to_spark():
-            for one in self.opened(self.stretches(batches)):
+            tasks = (row["id"] for batch in batches for row in batch.to_pylist())
+            for one in self.opened(chain.from_iterable(self.ranges[task] for task in tasks)):
                 yield one.rows
-
-    def stretches(self, batches: Iterable[Any]) -> Iterator[Stretch]:
-        """Yield what a task reads, by what Spark hands it."""
-        given = (row for batch in batches for row in batch.to_pylist())
-        return chain.from_iterable(
-            self.ranges[row["id"]] if self.ranges else (Stretch(**row),) for row in given
-        )
 
     def opened(self, stretches: Iterable[Stretch]) -> Iterator[OpenedBatch]:
         """Yield the rows of some ranges."""
@@ -379,7 +390,8 @@ class _OpeningTask:
         keys, travelled = self._keys_of(frame.epoch, held), frame
         if isinstance(frame, Unblinded):
             travelled, keys = frame.travelled(), keys.through(frame.blinded_id, frame.id_epoch)
-        opened = open_run(verify(read_run([travelled]), self._checks), keys, only=period.kinds)
+        proved = verify(read_run([travelled]), self._checks)
+        opened = open_run(proved, keys, only=period.kinds, among=period.among)
         if not _is_readable(opened, period.asks):
             return None
         (columns,) = opened.columns

@@ -126,6 +126,8 @@ class TableQuery:
     """Adds what a subscriber receives about an event beside its attributes: `opener.META`."""
     shown_as: VerifiedType | None = None
     """The type that the reader's right converts events into; filter and columns are in its names."""
+    as_of: int | Instant | None = None
+    """The log as it was when it had come to a position, or at a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,15 @@ class GovernedRead:
         first, *others = map(str, places_of(log))
         since, until = min(one.slice.since for one in plans), max(one.slice.until for one in plans)
         wanted = FramesWanted(first, self.event_type.type_id, int(since), int(until))
+        upto = self.query.as_of
+        if isinstance(upto, Instant):
+            wanted = replace(wanted, recorded_until=int(upto))
+        elif upto is not None:
+            if others:
+                raise BadInput(
+                    "PIPELINE-MOMENTS", "several logs have positions of their own: say as of which moment"
+                )
+            wanted = replace(wanted, last=upto)
         return replace(wanted, others=tuple(others), has_copies=bool(others) or self.has_copies)
 
     def opener(self, wanted: FramesWanted, plans: Sequence[Plan], *, with_meta: bool = False) -> FrameOpener:

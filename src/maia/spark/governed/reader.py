@@ -66,7 +66,7 @@ from maia.policy import (
     gather_evidence,
     publisher_views,
 )
-from maia.policy.written import may_write
+from maia.policy.written import asked_of_writers, may_write
 from maia.predicates import Predicate
 from maia.types import VerifiedType
 from maia.validity import NO_ANSWERS, AsOf, Once, Tester, VouchedFor
@@ -398,6 +398,12 @@ class AcceptedSigners:
     known: frozenset[AttributeUid]
     about: Mapping[AttributeUid, frozenset[AttributeUid]] = field(default_factory=dict)
     """What an answer in a frame says something of."""
+
+    @property
+    def asked(self) -> frozenset[AttributeUid]:
+        """Return the attributes by which it is known whether a signer might write a row."""
+        found = [asked_of_writers(one.view for one in rights) for rights in self.by_key.values()]
+        return frozenset[AttributeUid]().union(*(self.known if one is None else one for one in found))
 
     def may_write(self, signer: bytes, uids: Iterable[str], published_at: int) -> tuple[MayWrite, ...]:
         """Return the rights of a signer at a moment if it might publish all of these; else none."""

@@ -14,8 +14,8 @@ after each batch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
@@ -86,6 +86,16 @@ class SeenRows:
         meta = [pa.field(name, META[name]) for name in self.meta]
         return pa.schema([*(pa.field(one.name, ARROW_TYPES[one.kind]) for one in self.delivered), *meta])
 
+    def narrowed(self, columns: Collection[str]) -> SeenRows:
+        """Return the same of some columns, by name: nothing is opened for the others alone."""
+        delivered = tuple(one for one in self.delivered if one.name in columns)
+        meta = tuple(name for name in self.meta if name in columns)
+        uids = {one.uid for one in delivered}
+        opener = self.opener.narrowed(uids, with_meta=bool(meta))
+        kinds = [one.kinds for one in opener.periods]
+        views = tuple((view, some) for (view, _), some in zip(self.views, kinds, strict=True))
+        return replace(self, opener=opener, views=views, delivered=delivered, meta=meta)
+
     def of(self, batches: Iterable[OpenedBatch]) -> Iterator[SeenBatch]:
         """Yield what is shown: each row by the View of its period."""
         keys = NO_KEYS if self.secrets is None else self.secrets.transformation_keys()
@@ -115,6 +125,10 @@ class ReadingLedger:
     grounds: tuple[tuple[bytes, bytes, bytes, tuple[bytes, ...]], ...]
     """Type, version, View and certificates of each period."""
     delivered: tuple[Attribute, ...]
+
+    def narrowed(self, delivered: tuple[Attribute, ...]) -> ReadingLedger:
+        """Return the same for a read of some attributes."""
+        return replace(self, delivered=delivered)
 
     def shown(self, seen: Iterable[SeenBatch], read: str) -> Iterator[Any]:
         """Yield the rows that a task shows, each after it is on record."""

@@ -3,52 +3,66 @@
 By positions. A frame has one position in its log for good, whichever file it
 lies in, so a checkpoint that holds a position is worth the same after segments
 were joined, and nothing is read twice or left out. Spark asks the driver how
-far the log goes, and gets ranges of positions as rows, which tasks read and open
-(`opener.py`) as those of a table. Neither options nor offsets hold anything secret.
+far the log goes, and which ranges of positions tasks read. A task opens them as those of a table, and
+hands on what the reader's View shows, so that Spark counts the rows of its query. Neither options nor
+offsets hold anything secret.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+from uuid import uuid4
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from maia.errors import BadInput, Unavailable
 from maia.spark.errors import told_to_spark
-from maia.spark.governed.log_folder import FramesWanted, LogFrames, TypeInLog
-from maia.spark.governed.reading_ledger import chain_reads
+from maia.spark.governed.asked_columns import work_of_task
+from maia.spark.governed.log_folder import LogFrames, TypeInLog
+from maia.spark.governed.reading_ledger import ReadingLedger, SeenRows, chain_reads
 
-FORMAT: Final = "maia-log"
-OPTION: Final = "wanted"
-LEDGER: Final = "ledger"
-"""The option with the folder in which tasks put on record what they show, if they do."""
-RANGES: Final = (
-    "day string, first bigint, last bigint, path string, size bigint, published_from bigint, "
-    "published_until bigint, file_size bigint, log bigint, is_shown boolean"
-)
-"""What a row of the source is: a `Stretch`."""
+_FORMAT: Final = "maia-log"
 
 
 class LogStreamSource(DataSource):
-    """Where the frames of one type lie in a log, as a stream of ranges."""
+    """What a reader sees of one type in a log, as a stream. `recorded_stream` makes one for each stream."""
+
+    called: ClassVar[str] = _FORMAT
+    shown: ClassVar[SeenRows | None] = None
+    ledger: ClassVar[ReadingLedger | None] = None
 
     @classmethod
     def name(cls) -> str:
         """Return what `format` is given."""
-        return FORMAT
+        return cls.called
 
-    def schema(self) -> str:
-        """Return the columns of a range."""
-        return RANGES
+    def schema(self) -> StructType:
+        """Return the columns that the reader is shown."""
+        assert self.shown is not None  # noqa: S101 - no other class is registered
+        return from_arrow_schema(self.shown.schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads batch after batch."""
-        return LogStreamReader(FramesWanted.from_option(self.options[OPTION]), self.options.get(LEDGER))
+        assert self.shown is not None  # noqa: S101 - no other class is registered
+        return LogStreamReader(self.shown, self.ledger)
+
+
+def recorded_stream(spark: SparkSession, shown: SeenRows, ledger: ReadingLedger | None) -> DataFrame:
+    """Return what a reader sees of a type, as a stream of Spark.
+
+    What decides is part of a class that no module has: Spark keeps it apart, and shows options in plans.
+    """
+    called = f"{_FORMAT}-{uuid4().hex}"
+    about = {"called": called, "shown": shown, "ledger": ledger}
+    ours = type(LogStreamSource.__name__, (LogStreamSource,), about)
+    spark.dataSource.register(ours)
+    return spark.readStream.format(called).load()
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -61,14 +75,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Any: Spark's offsets are dictionaries of whatever JSON holds.
 
-    def __init__(self, wanted: FramesWanted, ledger: str | None = None) -> None:
+    def __init__(self, shown: SeenRows, ledger: ReadingLedger | None = None) -> None:
         """Read nothing yet: Spark also makes readers that it only sends to tasks."""
-        self._wanted, self._ledger, self._frames = wanted, ledger, LogFrames(wanted)
+        self._shown, self._ledger = shown, ledger
+        self._wanted = shown.opener.wanted
+        self._frames = LogFrames(self._wanted)
         self._upto: list[int] | None = None
 
-    def __reduce__(self) -> tuple[type[LogStreamReader], tuple[FramesWanted, str | None]]:
+    def __reduce__(self) -> tuple[type[LogStreamReader], tuple[SeenRows, ReadingLedger | None]]:
         """Leave open files and what was read of the manifest behind: a reader that arrives is a new one."""
-        return LogStreamReader, (self._wanted, self._ledger)
+        return LogStreamReader, (self._shown, self._ledger)
 
     # -------------------------------------------------------- on the driver
 
@@ -110,7 +126,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Chain what the tasks of a batch that is done have put on record."""
         if self._ledger is not None:
             with told_to_spark():
-                chain_reads(self._ledger)
+                chain_reads(self._ledger.folder)
 
     def _offset(self, points: Sequence[tuple[int, int]]) -> dict[str, Any]:
         kind = {"type": self._wanted.type_id.hex()}
@@ -157,8 +173,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -------------------------------------------------------- in a task
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the ranges of a task as rows; what opens them reads them."""
-        yield pa.RecordBatch.from_pylist(list(map(asdict, partition.value)))
+        """Yield what the reader sees of the ranges of a task."""
+        with told_to_spark():
+            seen = self._shown.of(self._shown.opener.opened(partition.value))
+            if self._ledger is None:
+                yield from (one.shown for one in seen)
+            else:
+                yield from self._ledger.shown(seen, work_of_task(self._ledger.table))
 
 
 def _reached(found: TypeInLog, position: int, bytes_max: int | None) -> int:

@@ -47,7 +47,9 @@ _OWN: Final = frozenset(
         "settle",
     }
 )
-_BY_LOWER_CASE: Final = {name.lower(): name for name in _OWN}
+OF_LOGS: Final = frozenset({"log", "columns", "since", "until", "asOf", "meta", "ledger", "complete"})
+"""What is said of a recorded log alone (`recorded.py`)."""
+_BY_LOWER_CASE: Final = {name.lower(): name for name in _OWN | OF_LOGS}
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
 """What Spark itself may put among the options of a stream."""
 
@@ -148,10 +150,13 @@ class JobOptions:
 
 def resolved(given: Mapping[str, str]) -> dict[str, str]:
     """Return options by their own names, and those that a profile stands for in place of the profile."""
-    words = _known(given)
+    words = known_options(given)
+    if of_logs := sorted(OF_LOGS & words.keys()):
+        raise BadInput(
+            "INPUT-SPARK-OPTION", f"option `{of_logs[0]}` is of a recorded log: give option `log`, too"
+        )
     if words.get("profile"):
-        path = next((value for name, value in given.items() if name.lower() == "path"), "")
-        words = _of_profile(words, words.get("type") or path.strip()) | words
+        words = _of_profile(words, words.get("type", "")) | words
     elif words.get("type"):
         raise BadInput(
             "INPUT-SPARK-OPTION",
@@ -169,7 +174,7 @@ def job_options(given: Mapping[str, str], *, has_files: bool = True) -> JobOptio
     for name in _NEEDED:
         if not words.get(name):
             raise BadInput("INPUT-SPARK-OPTION", f"option `{name}` is missing")
-    brokers, durable = _listed(words["broker"]), _durable(words.get("durable"))
+    brokers, durable = listed(words["broker"]), _durable(words.get("durable"))
     if durable is not None and len(brokers) != 1:
         raise BadInput(
             "INPUT-SPARK-OPTION", "a durable subscription lives at one broker; option `broker` names several"
@@ -182,12 +187,12 @@ def job_options(given: Mapping[str, str], *, has_files: bool = True) -> JobOptio
         )
     return JobOptions(
         brokers=brokers,
-        brokers_of=_listed(words.get("brokersOf", "")),
+        brokers_of=listed(words.get("brokersOf", "")),
         key=_file("key", words["key"]) if has_files else Path(words["key"]),
-        credentials=tuple(map(Path, _listed(words["credentials"]))),
+        credentials=tuple(map(Path, listed(words["credentials"]))),
         network=words["network"],
         coordinator=words["coordinator"],
-        definitions=tuple(map(Path, (*_listed(words.get("previous", "")), words["definition"]))),
+        definitions=tuple(map(Path, (*listed(words.get("previous", "")), words["definition"]))),
         filter=words.get("filter", ""),
         durable=durable,
         readers=readers or READERS,
@@ -196,9 +201,9 @@ def job_options(given: Mapping[str, str], *, has_files: bool = True) -> JobOptio
         seconds=_seconds("seconds", words),
         wait_s=_seconds("wait", words) or 30.0,
         job=words.get("job") or None,
-        order=_listed(words.get("order", "")),
+        order=listed(words.get("order", "")),
         settle_s=_seconds("settle", words) or 2.0,
-        fails_on_loss=_yes_or_no("failOnDataLoss", words),
+        fails_on_loss=yes_or_no("failOnDataLoss", words, "true"),
     )
 
 
@@ -234,7 +239,8 @@ def _of_profile(words: Mapping[str, str], type_name: str) -> dict[str, str]:
     return found | {"definition": files[-1], "previous": ",".join(files[:-1])}
 
 
-def _known(given: Mapping[str, str]) -> dict[str, str]:
+def known_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options by their own names; what is loaded beside a profile, `.load("LabResult")`, is a type."""
     words: dict[str, str] = {}
     for name, value in given.items():
         lower = name.lower()
@@ -244,6 +250,9 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
             near = get_close_matches(lower, _BY_LOWER_CASE, n=1)
             hint = f"; did you mean `{_BY_LOWER_CASE[near[0]]}`?" if near else ""
             raise BadInput("INPUT-SPARK-OPTION", f"there is no option `{_escaped(name)}`{hint}")
+    path = next((value.strip() for name, value in given.items() if name.lower() == "path"), "")
+    if words.get("profile") and path:
+        words.setdefault("type", path)
     return words
 
 
@@ -262,7 +271,8 @@ def _file(name: str, word: str) -> Path:
     return path
 
 
-def _listed(words: str) -> tuple[str, ...]:
+def listed(words: str) -> tuple[str, ...]:
+    """Return the words of an option that takes several, with commas between them."""
     return tuple(word.strip() for word in words.split(",") if word.strip())
 
 
@@ -304,8 +314,9 @@ def _seconds(name: str, words: Mapping[str, str]) -> float | None:
     return seconds
 
 
-def _yes_or_no(name: str, words: Mapping[str, str]) -> bool:
-    word = words.get(name, "true").lower()
+def yes_or_no(name: str, words: Mapping[str, str], default: str) -> bool:
+    """Return what an option says that is `true` or `false`."""
+    word = words.get(name, default).lower()
     if word not in {"true", "false"}:
         raise BadInput(
             "INPUT-SPARK-OPTION", f"option `{name}` is `{_escaped(word)}`; it takes `true` or `false`"

@@ -32,7 +32,8 @@ from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 from maia.spark.keys.key_server import DeskPass, JobDesk
 from maia.spark.session.cluster import is_connect
 from maia.spark.source.member import Member, member_from_bytes, member_to_bytes
-from maia.spark.source.options import JobOptions, job_options, resolved
+from maia.spark.source.options import JobOptions, job_options, known_options, resolved
+from maia.spark.source.recorded import LOG, OpenLogs, RecordedRight, recorded_right
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,10 +84,17 @@ class Right:
         return self.member().event_type() if self.desk is not None else self.options.event_type()
 
 
-def laid_out(given: Mapping[str, str], entrance: DeskPass | None) -> Right:
+def laid_out(given: Mapping[str, str], entrance: DeskPass | None) -> Right | RecordedRight:
     """Check options, and lay them out at the driver's desk, if it has one: it has the files they name."""
+    is_recorded = any(name.lower() == LOG for name in given)
     if entrance is None:
+        if is_recorded:
+            raise BadInput(
+                "INPUT-SPARK-OPTION", "option `log`: say `register_spark(spark)` in the program that asks"
+            )
         return Right(job_options(given))
+    if is_recorded:
+        return recorded_right(entrance.call(_ENCODER.encode(dict(given))))
     grant, token, words = _PASS.decode(entrance.call(_ENCODER.encode(dict(given))))
     options = job_options(words, has_files=False)
     return Right(options, DeskPass(entrance.host, entrance.port, grant, token))
@@ -99,10 +107,16 @@ class RightDesk:
     """The desk of one driver for the sources and sinks of its queries."""
 
     def __init__(
-        self, host: str, checkpoint_of: Callable[[str, str], Folder], *, bind: str | None = None
+        self,
+        host: str,
+        checkpoint_of: Callable[[str, str], Folder],
+        *,
+        bind: str | None = None,
+        cores: Callable[[], int] = lambda: 1,
     ) -> None:
         """Listen; `checkpoint_of` returns where a run of a query keeps what the sink has to remember."""
         self._desk, self._checkpoint_of = JobDesk(host, bind), checkpoint_of
+        self._logs = OpenLogs(host, bind or host, cores)
         self._passes: dict[tuple[tuple[str, str], ...], DeskPass] = {}
         self._runs: dict[str, _Run] = {}
         self._lock = threading.Lock()
@@ -115,6 +129,8 @@ class RightDesk:
 
     def _lay_out(self, data: bytes) -> bytes:
         given = _decoded(_OPTIONS, data)
+        if LOG in (words := known_options(given)):
+            return self._logs.lay_out(words)
         words = resolved(given)
         options = job_options(words)
         with self._lock:
