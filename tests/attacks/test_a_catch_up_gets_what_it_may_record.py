@@ -243,6 +243,20 @@ def test_a_hole_is_kept_and_counted_and_filled_by_whoever_has_it(town: Town) -> 
     assert town.missed() == ["UNAVAILABLE-LOG-GAP"]
 
 
+def test_a_log_that_took_the_place_of_a_lost_one_is_the_same_after_the_next_crash(town: Town) -> None:
+    """A122: it has fewer positions than were known before, and would be taken for lost once more."""
+    town.publish("A", "B", "C")
+    town.net.advance(70)
+    town.net.crash("CCS broker")
+    town.net.log().safe.clear()
+    town.net.restart("CCS broker")
+    found = town.broker.parts.recording.id
+    for _ in range(2):
+        town.net.crash("CCS broker")
+        town.net.restart("CCS broker")
+        assert town.broker.parts.recording.id == found
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_what_was_found_late_is_marked_for_who_came_back_meanwhile(town: Town, restarts: bool) -> None:
     """A122: the link that was handed the later ones is gone, and so may be the broker's memory of it."""

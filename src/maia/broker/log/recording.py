@@ -321,8 +321,7 @@ class Recording:
         Otherwise a frame that a crash took could be taken for one that was recorded.
         """
         # The memory goes first: with the position alone, what lies between would be forgotten.
-        position = Keep(KEPT_POSITION, msgspec.msgpack.encode(self.next_position))
-        for one in (memory, self.kept_progress(), position):
+        for one in (memory, self.kept_progress(), self._kept_position()):
             self.once_safe(one, turn)
 
     def keep_progress(self, turn: Turn) -> None:
@@ -335,6 +334,9 @@ class Recording:
     def kept_progress(self) -> Keep:
         """Return what has to survive a restart once everything that it knows of is safe."""
         return Keep(KEPT_PROGRESS, progress_to_bytes(self.id, self.progress, self.fetched, self.late))
+
+    def _kept_position(self) -> Keep:
+        return Keep(KEPT_POSITION, msgspec.msgpack.encode(self.next_position))
 
     def reload(
         self,
@@ -379,6 +381,7 @@ class Recording:
             for type_id, known in before.items():
                 self.progress[type_id] = known.in_another_log(turn.now)
             turn.add(self.kept_progress())
+            turn.add(self._kept_position())  # or it would be taken for another one at the next start
 
     def begin_at(self, type_id: bytes, since: Instant, now: Instant) -> None:
         """Fetch of a type what others have recorded from a moment on, in place of what this log has lost."""
