@@ -20,7 +20,7 @@ from maia.events import SECOND, Attribute, AttributeUid, Instant, Kind, Kinds, P
 from maia.expressions.meaning import NO_KEYS, TransformationKeys, calculated, keyed_result, result_of
 from maia.expressions.summaries import Group, GroupKey, derived_event, group_key
 from maia.expressions.syntax import KEYED, ArithmeticSign, Call
-from maia.policy.view import View, split
+from maia.policy.view import View, shows, split
 from maia.predicates.path_patterns import parse_path_pattern
 from maia.predicates.syntax import ALWAYS, Operator, Predicate, TextTest, attributes_of, checked_size
 from maia.views.plan import (
@@ -115,6 +115,27 @@ def to_arrow_rows(
         return _batch(arrays, schema, rows), numbers
 
     return see_rows
+
+
+def to_arrow_hidden(
+    view: View, stored: Kinds, delivered: tuple[Attribute, ...]
+) -> Callable[[pa.RecordBatch], pa.Array]:
+    """Return a function from a batch of `stored` columns to what of each row the View does not show, by name.
+
+    What is null, and is not named, was published so, or not at all.
+    """
+    tests = [to_arrow_test(window.admits, stored) for window in view.windows]
+    shown = np.array([[shows(window, one.uid) for one in delivered] for window in view.windows], bool)
+    names = np.array([one.name for one in delivered], object)
+
+    def hidden(batch: pa.RecordBatch) -> pa.Array:
+        opened = np.array([test(batch) for test in tests], bool).reshape(len(tests), batch.num_rows)
+        kinds, of_row = np.unique(opened, axis=1, return_inverse=True)
+        lists = [list(names[~shown[kinds[:, at]].any(axis=0)]) for at in range(kinds.shape[1])]
+        found = pa.array(lists, pa.list_(pa.string()))
+        return found.take(pa.array(of_row.reshape(-1)))
+
+    return hidden
 
 
 def _screened(view: View, stored: Kinds) -> tuple[SeenOf, Kinds]:

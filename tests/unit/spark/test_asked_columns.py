@@ -171,3 +171,23 @@ def test_what_a_task_opens_for_some_columns_is_what_decides_and_these(tmp_path, 
         ("numberplate", "seen"): {PLATE, SEEN, SPEED},
     }
     assert AttributeUid("speed") == SPEED
+
+
+def test_what_a_right_hides_is_told_from_what_was_null(spark, tmp_path, desk):
+    """T5: row by row, in a column beside the event; of a question for other columns, too."""
+    log = recorded(tmp_path, frames=1, rows=20)
+    who = reader(
+        grant(attributes=[PLATE], restriction="speed < 5"),
+        grant(attributes=[PLATE, PLACE], restriction="speed >= 3"),
+    )
+    table = table_of(spark, log, desk, who, with_meta=True)
+    found = {row["numberplate"]: row["_hidden"] for row in rows_of(table)}
+    # The fourth car has no plate, and its plate is not hidden.
+    assert found == {
+        **{f"AE{n:05d}": ["location", "speed", "seen"] for n in (0, 1, 2)},
+        **{f"AE{n:05d}": ["speed", "seen"] for n in range(4, 20) if n != 13},
+        None: ["speed", "seen"],
+    }
+    assert {tuple(row["_hidden"]) for row in table.select("_hidden").collect()} == set(
+        map(tuple, found.values())
+    )

@@ -116,6 +116,10 @@ META: Final[dict[str, pa.DataType]] = {
 }
 """What a subscriber receives about an event beside its attributes. No uid begins with an underscore."""
 
+HIDDEN: Final = "_hidden"
+"""Which attributes of a row the right does not show, by name: what else is null was published so."""
+SHOWN_META: Final[dict[str, pa.DataType]] = {**META, HIDDEN: pa.list_(pa.string())}
+"""What a table has beside the attributes, if that is asked for."""
 AS_PUBLISHED: Final[frozenset[bytes | None]] = frozenset({None})
 PERIOD: Final = "_period"
 """Of which period a row is, by number, where there are several."""

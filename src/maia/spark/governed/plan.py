@@ -39,7 +39,7 @@ from maia.policy.view_bytes import EVERYTHING, class_of, view_to_bytes
 from maia.predicates import ALWAYS, Predicate, attributes_of, parse_predicate
 from maia.sealing import LEVEL_NUMBERS
 from maia.spark.governed.log_folder import FramesWanted, LogFolder
-from maia.spark.governed.opener import AS_PUBLISHED, META, FrameOpener, ReadingPeriod
+from maia.spark.governed.opener import AS_PUBLISHED, SHOWN_META, FrameOpener, ReadingPeriod
 from maia.spark.governed.reader import (
     PERIODS_MAX,
     AcceptedSigners,
@@ -123,7 +123,7 @@ class TableQuery:
     until: Instant | None = None
     """Moments of publication, both included."""
     with_meta: bool = False
-    """Adds what a subscriber receives about an event beside its attributes: `opener.META`."""
+    """Adds what a subscriber receives about an event beside its attributes, and what is hidden of it."""
     shown_as: VerifiedType | None = None
     """The type that the reader's right converts events into; filter and columns are in its names."""
     as_of: int | Instant | None = None
@@ -186,7 +186,7 @@ class GovernedRead:
     @property
     def meta(self) -> list[str]:
         """Return the columns about the event itself that are shown."""
-        return list(META) if self.query.with_meta else []
+        return list(SHOWN_META) if self.query.with_meta else []
 
     @property
     def reads(self) -> frozenset[str]:
@@ -197,7 +197,7 @@ class GovernedRead:
 
     def with_frames(self) -> GovernedRead:
         """Return the same with the columns that say which row of which frame an event is."""
-        if taken := [one.name for one in self.delivered if one.name.lower() in META]:
+        if taken := [one.name for one in self.delivered if one.name.lower() in SHOWN_META]:
             raise BadInput(
                 "PIPELINE-NAME-TAKEN",
                 f"attribute `{taken[0]}` has the name of a column about the event itself",

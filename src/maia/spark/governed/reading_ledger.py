@@ -46,10 +46,10 @@ from maia.ledger.records import (
 from maia.places import place_of
 from maia.policy import Request, View, gather_evidence
 from maia.private_files import make_private_folder
-from maia.spark.governed.opener import META, FrameOpener, OpenedBatch, OpenedRows
+from maia.spark.governed.opener import HIDDEN, SHOWN_META, FrameOpener, OpenedBatch, OpenedRows
 from maia.spark.governed.plan import GovernedRead, Plan, summary_of_frames
 from maia.spark.governed.reader import Reader, Slice
-from maia.views.arrow_executor import ARROW_TYPES, to_arrow_rows
+from maia.views.arrow_executor import ARROW_TYPES, to_arrow_hidden, to_arrow_rows
 
 if TYPE_CHECKING:
     from maia.views.to_spark import TransformationKeySource
@@ -78,12 +78,14 @@ class SeenRows:
     views: tuple[tuple[View, Mapping[AttributeUid, Kind]], ...] = field(repr=False)
     delivered: tuple[Attribute, ...]
     meta: tuple[str, ...] = ()
+    asked: tuple[Attribute, ...] | None = None
+    """The attributes of the table, where fewer are delivered here."""
     secrets: TransformationKeySource | None = field(default=None, repr=False)
 
     @property
     def schema(self) -> pa.Schema:
         """Return the names and types of the columns."""
-        meta = [pa.field(name, META[name]) for name in self.meta]
+        meta = [pa.field(name, SHOWN_META[name]) for name in self.meta]
         return pa.schema([*(pa.field(one.name, ARROW_TYPES[one.kind]) for one in self.delivered), *meta])
 
     def narrowed(self, columns: Collection[str]) -> SeenRows:
@@ -94,16 +96,25 @@ class SeenRows:
         opener = self.opener.narrowed(uids, with_meta=bool(meta))
         kinds = [one.kinds for one in opener.periods]
         views = tuple((view, some) for (view, _), some in zip(self.views, kinds, strict=True))
-        return replace(self, opener=opener, views=views, delivered=delivered, meta=meta)
+        asked = self.asked or self.delivered
+        return replace(self, opener=opener, views=views, delivered=delivered, meta=meta, asked=asked)
 
     def of(self, batches: Iterable[OpenedBatch]) -> Iterator[SeenBatch]:
         """Yield what is shown: each row by the View of its period."""
         keys = NO_KEYS if self.secrets is None else self.secrets.transformation_keys()
         views = [to_arrow_rows(view, dict(kinds), self.delivered, keys) for view, kinds in self.views]
+        hidden = [
+            to_arrow_hidden(view, dict(kinds), self.asked or self.delivered) for view, kinds in self.views
+        ]
         schema = self.schema
         for one in batches:
             seen, numbers = views[one.period](one.rows)
-            about = [one.rows.column(name).take(numbers) for name in self.meta]
+            about = [
+                hidden[one.period](one.rows.take(numbers))
+                if name == HIDDEN
+                else one.rows.column(name).take(numbers)
+                for name in self.meta
+            ]
             whole = pa.RecordBatch.from_arrays([*seen.columns, *about], schema=schema) if schema else seen
             yield SeenBatch(one, whole, numbers)
 
@@ -111,7 +122,7 @@ class SeenRows:
 def seen_rows(read: GovernedRead, opener: FrameOpener, plans: Sequence[Plan]) -> SeenRows:
     """Return what some periods of a read show."""
     views = tuple((one.slice.view, dict(one.kinds)) for one in plans)
-    return SeenRows(opener, views, read.delivered, tuple(read.meta), read.access.secrets)
+    return SeenRows(opener, views, read.delivered, tuple(read.meta), secrets=read.access.secrets)
 
 
 @dataclass(frozen=True, slots=True)

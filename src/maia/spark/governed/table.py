@@ -28,7 +28,7 @@ from maia.events import SECOND
 from maia.policy.view import is_summarised
 from maia.spark.governed.asked_columns import NUMBER, TableRows, asked_columns
 from maia.spark.governed.log_folder import BYTES_AT_ONCE, LogFrames, Stretch
-from maia.spark.governed.opener import META, FrameOpener
+from maia.spark.governed.opener import SHOWN_META, FrameOpener
 from maia.spark.governed.plan import (
     Access,
     GovernedRead,
@@ -49,8 +49,8 @@ from maia.views.to_spark import to_spark_summary
 
 __all__ = ["META_COLUMNS", "Access", "Keys", "Streaming", "TableQuery", "governed", "spark_table"]
 
-META_COLUMNS: Final = tuple(META)
-"""What a subscriber receives about an event beside its attributes; added by `with_meta`."""
+META_COLUMNS: Final = tuple(SHOWN_META)
+"""What a subscriber receives about an event beside its attributes, and what is hidden of it: `with_meta`."""
 
 
 @dataclass(frozen=True, slots=True)
