@@ -255,6 +255,7 @@ def _opened(
     from maia.spark.applications import APPLICATIONS
     from maia.spark.governed.plan import TableQuery
     from maia.spark.open_log import open_log
+    from maia.spark.session.private_handles import plan_text
 
     (spark, logs), folder, who = where, Path(order["out"], name), find_profile(profile)
     becomes = who.lineage(shown_as, at=system_now())[-1] if shown_as else None
@@ -281,7 +282,7 @@ def _opened(
         for kept_in, frame in made.items():
             frame.write.mode("overwrite").option("compression", "none").parquet(str(folder / kept_in))
             with (folder / PLAN).open("a", encoding="utf-8") as plan:
-                plan.write(frame._jdf.queryExecution().toString())
+                plan.write(plan_text(frame))
         return {"refused": None, "columns": sorted(table.reads)}
 
     return write

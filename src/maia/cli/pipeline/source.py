@@ -345,8 +345,9 @@ def _without_executors(spark: SparkSession, where: Cluster) -> str:
     """Return that no worker of a cluster runs anything of the job yet; nothing if one does."""
     if where.kind == "sc":
         return ""  # the server has the executors
-    context: Any = spark.sparkContext  # Any: py4j is not typed
-    if context._jsc.sc().getExecutorMemoryStatus().size() > 1:  # the driver is in it
+    from maia.spark.session.private_handles import executors
+
+    if executors(spark):
         return ""
     return (
         f"waiting for a worker of `{where.master}`: none runs an executor of this job yet; each needs a free "

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from maia.errors import BadInput, Unavailable
 from maia.events import Kind
 from maia.spark.session.cluster import is_connect, is_here
+from maia.spark.session.private_handles import explained, physical_plan
 from maia.spark.session.session import PLAN_LENGTH
 from maia.views import spark_type
 
@@ -183,7 +184,7 @@ def _columns_of_text(frame: DataFrame) -> set[str]:
     for one in before:
         conf.set(one, str(1 << 20))
     try:
-        text: str = frame._explain_string(mode="formatted")  # type: ignore[operator, unused-ignore]
+        text = explained(frame)
     finally:
         for one, length in before.items():
             conf.set(one, str(length))
@@ -193,7 +194,7 @@ def _columns_of_text(frame: DataFrame) -> set[str]:
 
 def _nodes(frame: DataFrame) -> Iterator[tuple[int, Any]]:
     # Any: py4j, through which PySpark calls Java, is not typed.
-    waiting = [(0, frame._jdf.queryExecution().sparkPlan())]
+    waiting = [(0, physical_plan(frame))]
     while waiting:
         depth, node = waiting.pop()
         if depth > _DEPTH_MAX:

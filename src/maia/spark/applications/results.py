@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from maia.errors import BadInput, Unavailable
 from maia.places import Place, place_of
 from maia.spark.errors import told_to_spark, worker_problem
+from maia.spark.session import private_handles
 from maia.spark.session.cluster import is_connect
 
 if TYPE_CHECKING:
@@ -152,9 +153,7 @@ def remove_folder(spark: SparkSession, folder: str) -> None:
         if place.local is not None:
             _remove_empty(place.local)
         return
-    context: Any = spark.sparkContext  # Any: py4j, through which PySpark calls Java, is not typed.
-    path = context._jvm.org.apache.hadoop.fs.Path(folder)
-    path.getFileSystem(context._jsc.hadoopConfiguration()).delete(path, True)
+    private_handles.remove_folder(spark, folder)
 
 
 def _remove_empty(folder: Path) -> None:

@@ -31,6 +31,7 @@ from msgspec import Meta
 from maia.errors import BadInput, ProtocolViolation, Refusal, Unavailable
 from maia.spark.keys.key_server import DeskPass, JobDesk
 from maia.spark.session.cluster import is_connect
+from maia.spark.session.private_handles import checkpoint_root, files_at
 from maia.spark.source.member import Member, member_from_bytes, member_to_bytes
 from maia.spark.source.options import JobOptions, job_options, known_options, resolved
 from maia.spark.source.recorded import LOG, OpenLogs, RecordedRight, recorded_right
@@ -205,14 +206,10 @@ class _Run:
 class Folder:
     """A folder beside a checkpoint, wherever Spark keeps that, through Spark's own file systems."""
 
-    # Any: objects of Java.
     def __init__(self, spark: SparkSession, root: str) -> None:
         """Take the root of a checkpoint."""
-        session: Any = spark._jsparkSession
-        jvm: Any = spark.sparkContext._jvm
-        self._path: Any = jvm.org.apache.hadoop.fs.Path
         self._root = f"{root.rstrip('/')}/maia"
-        self._files: Any = self._path(root).getFileSystem(session.sessionState().newHadoopConf())
+        self._path, self._files = files_at(spark, root)
 
     def names(self, folder: str) -> list[str]:
         """Return what lies in a folder; nothing, if it is not there."""
@@ -236,12 +233,10 @@ def checkpoints_of(spark: SparkSession) -> Callable[[str, str], Folder]:
         return _out_of_reach
 
     def checkpoint_of(query: str, run: str) -> Folder:
-        jvm: Any = spark.sparkContext._jvm
-        session: Any = spark._jsparkSession
-        running = session.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query))
-        if running is None or str(running.runId()) != run:
+        root = checkpoint_root(spark, query, run)
+        if root is None:
             raise Unavailable("UNAVAILABLE-SPARK-QUERY", f"run `{run[:_SHOWN]}` of a query has ended here")
-        return Folder(spark, running.resolvedCheckpointRoot())
+        return Folder(spark, root)
 
     return checkpoint_of
 
