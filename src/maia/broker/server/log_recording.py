@@ -20,6 +20,7 @@ from maia.errors import MaiaError, Unavailable
 from maia.events import INSTANT_MIN, Instant
 from maia.log.disk.event_log import EventLog, LogReadings
 from maia.log.disk.files import disk_problem
+from maia.log.disk.rollover import give_memory_back
 from maia.log.disk.shipping import PlaceCopy
 from maia.log.format.errors import LogBroken, LogDamaged, LogDiskFull
 from maia.log.format.manifest import MissingRun
@@ -278,6 +279,8 @@ class LogRecorder:
         self._log.note_missing(missing, now)
         upto = self._shipped(now)
         self._log.compact(now, growth=GROWTH, upto=upto)
+        if made:
+            give_memory_back()
         return made, len(self._log.retain(self._retention, now, upto=upto))
 
     def _shipped(self, now: Instant) -> int | None:
