@@ -53,7 +53,8 @@ from maia.wire.names import type_from_bytes, type_to_bytes
 from maia.wire.requests import digest_of_request, digest_of_standing
 
 _TYPE_UNKNOWN: Final = "TYPE-UNKNOWN"
-_ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", "INPUT-UNKNOWN-REF", "POLICY-STALE"})
+_UNKNOWN_REF: Final = "INPUT-UNKNOWN-REF"
+_ASK_AGAIN: Final = frozenset({"UNAVAILABLE-LEASE-ENDED", _UNKNOWN_REF, "POLICY-STALE"})
 """Why something ended that the client still wants: it asks for it again at once."""
 _AWAITED: Final = "UNAVAILABLE-STATEMENT-AWAITED"
 """The broker waits for a validity statement about the certificates, which may arrive in a moment."""
@@ -517,8 +518,11 @@ class Requests:
             entry.is_renewing = False  # what was to be renewed has ended
             return self._put_off(entry, problem, now)
         if problem.code in _ASK_AGAIN or is_passing(problem.code):
-            # Frames that were on their way when it ended are answered like this too; one request is enough.
-            return [] if entry.stage is EntryStage.ASKED else self._ask(entry, now)
+            if entry.stage is not EntryStage.ASKED:
+                return self._ask(entry, now)
+            # Frames that were on their way when it ended are answered, too; one request is enough. What ends
+            # before it was accepted has been answered by that.
+            return [] if problem.code == _UNKNOWN_REF else self._put_off(entry, problem, now)
         self._give_up(entry, problem)
         return []
 

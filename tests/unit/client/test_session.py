@@ -281,6 +281,21 @@ def test_what_ended_with_its_lease_is_asked_for_again_once(played):
     assert [frame.sequence for frame in played.said(Publish)] == [0, 1, 2]
 
 
+def test_what_ends_before_it_was_accepted_is_asked_for_again_later():
+    """A122: a broker that lets a request wait for others ends it where a list of its issuer is late."""
+    played = Played(who="billing office")
+    played.start()
+    played.is_welcomed()
+    entry = played.subscribes()
+    assert len(played.said(Subscribe)) == 1
+    played.broker_says(EndedMessage([entry.ref], "POLICY-STALE", "no list for this moment"))
+    played.time_passes(5)
+    assert len(played.said(Subscribe)) == 1
+    played.broker_says(AcceptedMessage(entry.ref, None))
+    played.time_passes(5)
+    assert played.said(Subscribe) == []
+
+
 def test_what_was_ended_for_good_is_not_asked_for_again(played):
     entry = stands(played)
     played.broker_says(EndedMessage([entry.ref], "POLICY-GRANT-EXPIRED", "it is over"))
