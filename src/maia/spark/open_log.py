@@ -431,22 +431,6 @@ class RecordedTable:
         """Return the events as a table of Spark, read by its executors when it is used."""
         return self._in_spark(spark, None)
 
-    def seen_rows(self, host: str, bind: str) -> Iterator[tuple[SeenRows, ReadingLedger | None]]:
-        """Yield what tasks need that reach this process at an address, and how it is put on record."""
-        from maia.spark.governed.plan import summary_of_frames
-        from maia.spark.governed.reading_ledger import reading_ledger, seen_rows
-
-        self._check_complete()
-        read, keys = self._read, self._read.access.keys
-        if keys is not None and read.grant is not None:
-            read = replace(read, grant=keys.desk.listen(host, bind, read.grant))
-        if read.is_summary:
-            raise summary_of_frames()
-        for plans in read.parts:
-            opener = read.opener(read.wanted(tuple(map(str, self._log.places)), plans), plans)
-            ledger = None if self._ledger is None else reading_ledger(read, plans, self._ledger)
-            yield seen_rows(read, opener, plans), ledger
-
     def described(self, spark: SparkSession) -> DataFrame:
         """Return the table of Spark with a comment on each column: its kind, and what becomes of it."""
         rows, said = self.to_spark(spark), self.comments()
@@ -490,6 +474,25 @@ class RecordedTable:
         return spark_table(
             spark, tuple(map(str, self._log.places)), self._read, stream=stream, ledger=self._ledger
         )
+
+
+def rows_for_tasks(
+    table: RecordedTable, host: str, bind: str
+) -> Iterator[tuple[SeenRows, ReadingLedger | None]]:
+    """Yield what tasks need that reach this process at an address, and how it is put on record."""
+    from maia.spark.governed.plan import summary_of_frames
+    from maia.spark.governed.reading_ledger import reading_ledger, seen_rows
+
+    table._check_complete()
+    read, keys = table._read, table._read.access.keys
+    if keys is not None and read.grant is not None:
+        read = replace(read, grant=keys.desk.listen(host, bind, read.grant))
+    if read.is_summary:
+        raise summary_of_frames()
+    for plans in read.parts:
+        opener = read.opener(read.wanted(tuple(map(str, table._log.places)), plans), plans)
+        ledger = None if table._ledger is None else reading_ledger(read, plans, table._ledger)
+        yield seen_rows(read, opener, plans), ledger
 
 
 def _as_of(asked: datetime | Instant | str | int | None) -> int | Instant | None:

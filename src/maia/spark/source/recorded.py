@@ -100,6 +100,8 @@ class OpenLogs:
         for name in ("profile", "type"):
             if not words.get(name):
                 raise BadInput("INPUT-SPARK-OPTION", f"option `{name}` is missing")
+        from maia.spark.open_log import rows_for_tasks
+
         table = self._log(words).table(
             words["type"],
             words.get("filter") or "true",
@@ -110,7 +112,7 @@ class OpenLogs:
             with_meta=yes_or_no("meta", words, "false"),
             ledger=words.get("ledger") or None,
         )
-        return RecordedRight(tuple(table.seen_rows(self._host, self._bind)), self._cores())
+        return RecordedRight(tuple(rows_for_tasks(table, self._host, self._bind)), self._cores())
 
     def _log(self, words: Mapping[str, str]) -> RecordedLog:
         from maia.spark.open_log import open_log
