@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import pickle
 import socket
+import threading
 from dataclasses import replace
 from hashlib import sha256
 
@@ -130,6 +131,30 @@ def test_a_desk_that_is_gone_is_said_to_be(monkeypatch):
         shown.keys_of([1])
     with raises("UNAVAILABLE-JOB-DESK", match="cannot be opened"), job_desk("192.0.2.1"):
         pass
+
+
+def test_a_driver_that_is_there_and_says_nothing_for_a_while_is_waited_for(desk, monkeypatch):
+    """T8: its process may be paused, or busy with other things, for longer than a worker has tries."""
+    shown, over = desk.open(SOURCE, ALL), threading.Event()
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    answer, heard = desk.answer, []
+
+    class Busy:
+        def answer(self, question):
+            heard.append(question)
+            if len(heard) < 9:
+                over.wait(60)
+            return answer(question)
+
+    desk._server.desk = Busy()
+    assert shown.keys_of([1]).keys() == {1}
+    over.set()
+    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    heard.clear()
+    over.clear()
+    with raises("UNAVAILABLE-JOB-DESK", match="does not answer"):
+        shown.keys_of([1])
+    over.set()
 
 
 class Broken:

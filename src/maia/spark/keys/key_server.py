@@ -50,6 +50,8 @@ GRANTS_MAX: Final = 4096
 WORKERS_MAX: Final = 256
 """Connections whose question has not come; beyond, the oldest of the address that has most makes room."""
 TIMEOUT_S: Final = 20.0
+PATIENCE_S: Final = 300.0
+"""For how long a worker asks a driver that is there and does not answer."""
 QUESTION_S: Final = 5.0
 """How long a connection may take to say who it is: a worker asks as soon as it is connected."""
 _PAUSES_S: Final = (0.1, 0.3, 1.0, 3.0)
@@ -130,12 +132,17 @@ class DeskPass:
 
     def _answer(self, question: bytes) -> bytes:
         problem: OSError | None = None
-        for pause_s in (0.0, *_PAUSES_S):
+        pauses_s, gives_up_at = iter((0.0, *_PAUSES_S)), time.monotonic() + PATIENCE_S
+        while (pause_s := next(pauses_s, None)) is not None:
             time.sleep(pause_s)
             try:
                 with socket.create_connection((self.host, self.port), timeout=TIMEOUT_S) as connection:
                     _send(connection, question)
                     return _receive(connection, _TELL_BYTES_MAX)
+            except TimeoutError as failed:
+                # The driver is there and busy, or paused: a table outlives that.
+                problem = failed
+                pauses_s = iter((0.0,) if time.monotonic() < gives_up_at else ())
             except OSError as failed:
                 problem = failed
         raise Unavailable(
