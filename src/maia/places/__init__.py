@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from maia.places.place import AlreadyThere, Found, Place, is_address, place_of, places_of
+from maia.places.place import AlreadyThere, Found, Place, is_address, place_of, places_of, store_options
 
-__all__ = ["AlreadyThere", "Found", "Place", "is_address", "place_of", "places_of"]
+__all__ = ["AlreadyThere", "Found", "Place", "is_address", "place_of", "places_of", "store_options"]

@@ -321,11 +321,7 @@ def _s3_options() -> dict[str, Any]:
 def _store(address: str) -> tuple[ObjectStore, str]:
     """Return the store of an address, for writing, and what names in it begin with."""
     parts = urlsplit(address)
-    if parts.scheme not in _WRITTEN:
-        raise BadInput(
-            "PLACE-READ-ONLY",
-            f"nothing is written to `{parts.scheme}:` places: name a folder, or one of s3, gs and abfs",
-        )
+    _check_written(parts.scheme)
     try:
         from obstore.store import S3Store, from_url
     except ImportError:
@@ -350,6 +346,35 @@ def _store(address: str) -> tuple[ObjectStore, str]:
     named |= {"session_token": key[2]} if key and key[2] else {}
     named |= {"endpoint": os.environ["AWS_ENDPOINT_URL"]} if "AWS_ENDPOINT_URL" in os.environ else {}
     return S3Store(parts.netloc, region=_region(), **named, **limits), prefix
+
+
+def store_options(place: Place) -> dict[str, str] | None:
+    """Return what a library that is built on Rust's `object_store` is told of the store of a place.
+
+    None for a folder. Credentials are among it: it is handed to a library, and nowhere else.
+    """
+    if place.local is not None:
+        return None
+    parts = urlsplit(place.address)
+    _check_written(parts.scheme)
+    options = {"connect_timeout": f"{_CONNECT_S}s", "timeout": f"{_REQUEST_S}s"}
+    if parts.scheme != "s3":
+        return options
+    options |= {"aws_region": _region(), "aws_conditional_put": "etag"}
+    if key := _s3_key():
+        names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+        options |= {name: value for name, value in zip(names, key, strict=True) if value}
+    if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
+        options |= {"aws_endpoint": endpoint, "allow_http": str(endpoint.startswith("http://")).lower()}
+    return options
+
+
+def _check_written(scheme: str) -> None:
+    if scheme not in _WRITTEN:
+        raise BadInput(
+            "PLACE-READ-ONLY",
+            f"nothing is written to `{scheme}:` places: name a folder, or one of s3, gs and abfs",
+        )
 
 
 def _region() -> str:

@@ -206,10 +206,8 @@ class _Watch:
 
     # Any: Spark's report of a batch.
     def _report(self, done: Any) -> None:
-        from maia.spark.applications.following import events_of
-
         self._batches += 1
-        events = events_of(done)
+        events = done.numInputRows
         self._events += events
         seconds = done.batchDuration / 1000
         state = sum(one.numRowsTotal for one in done.stateOperators)

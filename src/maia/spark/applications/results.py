@@ -6,20 +6,24 @@ names of its own and says which; the driver removes what no task speaks of, left
 by tasks that died, and writes `_SUCCESS` when all are there. On a file system, a
 result is as open as the folder that it is made in: the accounts of driver and
 workers may differ, and the mode of that folder says who belongs together.
+The files of an open table (`open_table.py`) are written in the same way.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from stat import S_IMODE
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maia.errors import BadInput, Unavailable
@@ -31,12 +35,23 @@ from maia.spark.session.cluster import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["new_place", "remove_folder", "umask_of", "write_result"]
+__all__ = ["DataFile", "make_like_parent", "new_place", "remove_folder", "umask_of", "write_files", "write_result"]
 
 DONE: Final = "_SUCCESS"
 _FILE_BYTES: Final = 32 << 20
 """About what a task holds before it creates a file."""
-_WRITTEN: Final = "file string, rows bigint"
+_WRITTEN: Final = "name string, rows bigint, size bigint, stats string"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file that a task has written: its name, and what is in it."""
+
+    name: str
+    rows: int
+    size: int
+    stats: str
+    """Rows, and the least and the greatest value of each column, in the words of Delta's log."""
 
 
 @contextmanager
@@ -46,13 +61,7 @@ def new_place(address: str) -> Iterator[Place]:
     if place.exists():
         raise BadInput("INPUT-PIPELINE-RESULT", f"`{address}` is already there; name an address that is not")
     if place.local is not None:
-        try:
-            place.local.mkdir()
-            place.local.chmod(S_IMODE(place.local.parent.stat().st_mode) & 0o2777)
-        except OSError as problem:
-            raise BadInput(
-                "INPUT-PIPELINE-RESULT", f"`{address}` cannot be made: {problem.strerror}"
-            ) from problem
+        make_like_parent(place.local)
     is_whole = False
     try:
         yield place
@@ -63,15 +72,38 @@ def new_place(address: str) -> Iterator[Place]:
             _keep_only(place, frozenset())
 
 
+def make_like_parent(folder: Path) -> None:
+    """Make a folder that is as open as the one in which it is."""
+    try:
+        folder.mkdir()
+        folder.chmod(S_IMODE(folder.parent.stat().st_mode) & 0o2777)
+    except OSError as problem:
+        raise BadInput(
+            "INPUT-PIPELINE-RESULT", f"`{folder}` cannot be made: {problem.strerror}"
+        ) from problem
+
+
 def write_result(rows: DataFrame, place: Place) -> None:
     """Let each task write its rows to a place."""
+    found = frozenset(one.name for one in write_files(rows, place))
+    if not found:  # a table without rows has columns nevertheless
+        _writer(rows, place, "part").create("part-00000.parquet", [])
+    _keep_only(place, found or frozenset({"part-00000.parquet"}), is_kept=True)
+
+
+def write_files(rows: DataFrame, place: Place, prefix: str = "part") -> list[DataFile]:
+    """Let each task write its rows to files of a place; return those of the tasks that count.
+
+    What a task has written that died, or that ran twice, stays behind. Names begin with `prefix`.
+    """
+    found = rows.mapInArrow(_writer(rows, place, prefix), _WRITTEN).collect()
+    return [DataFile(**one.asDict()) for one in found]
+
+
+def _writer(rows: DataFrame, place: Place, prefix: str) -> _ResultWriter:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    writer = _ResultWriter(place, to_arrow_schema(rows.schema, timezone="UTC"))
-    found = frozenset(one.file for one in rows.mapInArrow(writer, _WRITTEN).collect())
-    if not found:  # a table without rows has columns nevertheless
-        writer.create("part-00000.parquet", [])
-    _keep_only(place, found or frozenset({"part-00000.parquet"}), is_kept=True)
+    return _ResultWriter(place, to_arrow_schema(rows.schema, timezone="UTC"), prefix)
 
 
 def _keep_only(place: Place, names: frozenset[str], *, is_kept: bool = False) -> None:
@@ -90,6 +122,7 @@ class _ResultWriter:
     place: Place
     # Any: pyarrow is not typed.
     schema: Any
+    prefix: str
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Write the rows of a task, and say where."""
@@ -97,19 +130,22 @@ class _ResultWriter:
 
         context = TaskContext.get()
         task = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
+        name = f"{self.prefix}-{task[0]:05}-{task[1]}"
         held, size, number = [], 0, 0
         with told_to_spark():
             for batch in batches:
+                if not batch.num_rows:
+                    continue
                 held.append(batch)
                 size += batch.nbytes
                 if size >= _FILE_BYTES:
-                    yield self.create(f"part-{task[0]:05}-{task[1]}-{number}.parquet", held)
+                    yield self.create(f"{name}-{number}.parquet", held)
                     held, size, number = [], 0, number + 1
             if held:
-                yield self.create(f"part-{task[0]:05}-{task[1]}-{number}.parquet", held)
+                yield self.create(f"{name}-{number}.parquet", held)
 
     def create(self, name: str, batches: list[Any]) -> Any:
-        """Create one file of rows, and return its name and how many they are."""
+        """Create one file of rows, and return its name and what is in it."""
         rows = [pa.RecordBatch.from_arrays(one.columns, schema=self.schema) for one in batches]
         table, buffer = pa.Table.from_batches(rows, self.schema), io.BytesIO()
         pq.write_table(table, buffer, compression="zstd")
@@ -119,7 +155,53 @@ class _ResultWriter:
             raise worker_problem("write", self.place, problem.strerror or type(problem).__name__) from problem
         except Unavailable as problem:
             raise worker_problem("write", self.place, problem.message) from problem
-        return pa.RecordBatch.from_pylist([{"file": name, "rows": table.num_rows}])
+        about = {"name": name, "rows": table.num_rows, "size": buffer.tell(), "stats": _stats(table)}
+        return pa.RecordBatch.from_pylist([about])
+
+
+_TEXT_MAX: Final = 64
+"""Longer texts are no bounds: a log that repeats them would grow with them."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+# Any: pyarrow is not typed.
+def _stats(table: Any) -> str:
+    """Return what readers of an open table leave files out by: bounds that are wide enough, or none."""
+    least: dict[str, object] = {}
+    most: dict[str, object] = {}
+    nulls = {
+        one.name: table[one.name].null_count for one in table.schema if not pa.types.is_nested(one.type)
+    }
+    for one in table.schema:
+        if nulls.get(one.name) not in (None, table.num_rows):
+            bounds = _bounds(table[one.name], one.type)
+            if bounds is not None:
+                least[one.name], most[one.name] = bounds
+    return json.dumps({"numRecords": table.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls})
+
+
+def _bounds(column: Any, kind: Any) -> tuple[object, object] | None:
+    if pa.types.is_timestamp(kind):
+        # Delta has milliseconds: the least is cut down to them, the greatest up.
+        found = pc.min_max(column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())).as_py()
+        with suppress(OverflowError):
+            return _moment(found["min"] // 1000, kind), _moment(-(-found["max"] // 1000), kind)
+        return None
+    if pa.types.is_date32(kind):
+        found = pc.min_max(column).as_py()
+        return found["min"].isoformat(), found["max"].isoformat()
+    if pa.types.is_integer(kind):
+        found = pc.min_max(column).as_py()
+        return found["min"], found["max"]
+    if pa.types.is_string(kind):
+        found = pc.min_max(column).as_py()
+        return (found["min"], found["max"]) if max(map(len, found.values())) <= _TEXT_MAX else None
+    return None
+
+
+def _moment(milliseconds: int, kind: Any) -> str:
+    text = (_EPOCH + timedelta(milliseconds=milliseconds)).replace(tzinfo=None)
+    return text.isoformat(timespec="milliseconds") + ("Z" if kind.tz else "")
 
 
 def _create(place: Place, name: str, data: bytes) -> None:
