@@ -140,6 +140,9 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_pipeline_batches_total": "batches that a continuous application has ended since it was started",
         "maia_pipeline_events_total": "events that were in them",
         "maia_pipeline_batch_seconds": "how long the last of them took",
+        "maia_pipeline_lag_events": "events that its log has and it has not read (with --log)",
+        "maia_pipeline_lag_seconds": "how much later the newest was published than what it has read",
+        "maia_pipeline_log_missing": "publications that its log is known to lack",
         "maia_pipeline_state_rows": "rows that the application has to remember for later batches",
     },
 }

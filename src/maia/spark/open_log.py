@@ -25,7 +25,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from maia.client.api.connection import log_warning, signing_key
 from maia.client.api.data_frames import brought, to_pandas, to_polars
@@ -57,10 +57,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from maia.spark.governed.arrow_table import ArrowTable
+    from maia.spark.governed.log_folder import LogFolder
     from maia.spark.governed.plan import Access, GovernedRead, Keys, TableQuery
     from maia.spark.governed.reader import ReaderIdentity
     from maia.spark.governed.reading_ledger import ReadingLedger, SeenRows
     from maia.spark.governed.right_watch import RightWatch
+    from maia.spark.governed.stream_lag import Lag
     from maia.spark.governed.table import Streaming
     from maia.spark.keys.key_server import JobDesk
     from maia.views.to_spark import TransformationKeySource
@@ -108,7 +110,7 @@ def open_log(
 
     Several addresses, or one that ends in `/*`, are the logs of several brokers: their tables show each
     publication once. Of what is known to be missing a table warns with a number when it is read; with
-    `require_complete` it is refused as long as anything is.
+    `require_complete` it is refused as long as anything is, and a stream stays where it is.
     """
     who = as_ if isinstance(as_, Profile) else find_profile(str(as_))
     place = who.log() if address is None else address
@@ -202,19 +204,22 @@ class RecordedLog:
     def _where(self) -> str:
         return ", ".join(map(str, self.places))
 
+    @cached_property
+    def _folders(self) -> list[LogFolder]:
+        from maia.spark.governed.log_folder import LogFolder
+
+        return [LogFolder(str(place)) for place in self.places]
+
     def types(self) -> tuple[str, ...]:
         """Return the types of which the log holds anything, among those that the reader knows.
 
         Types that two owners have called the same are `NAME@OWNER`, as `table` takes them.
         """
-        from maia.spark.governed.log_folder import LogFolder
-
-        folders = [LogFolder(str(place)) for place in self.places]
         known = self._reader.known()
         return tuple(
             word
             for word, named in sorted(known.items())
-            if any(log.of_type(type_id(*named)).stretches for log in folders)
+            if any(log.of_type(type_id(*named)).stretches for log in self._folders)
         )
 
     def table(  # noqa: PLR0913 - each says which events, and has a name
@@ -257,6 +262,17 @@ class RecordedLog:
         """Return the same table as a stream of Spark, which goes on with what the log gets later."""
         found = self.table(name, filter, columns=columns, with_meta=with_meta, ledger=ledger)
         return found.to_stream(spark, terms)
+
+    # Any: of Spark's query; the log itself is read without Spark.
+    def lag(self, query: Any) -> Lag:
+        """Return how far a query over streams of this log is behind it, in events and in seconds.
+
+        Beside it is what the log is known to lack, and whether the query waits for that. Raises
+        `UNAVAILABLE-LAG` until the first batch has ended.
+        """
+        from maia.spark.governed.stream_lag import lag_of
+
+        return lag_of(query, self._folders)
 
     def register(self, spark: SparkSession, *, ledger: str | Path | None = None) -> dict[str, str]:
         """Register a view for `spark.sql` of each type of which the participant sees something.
@@ -456,12 +472,15 @@ class RecordedTable:
         """Return the events as a stream of Spark, which goes on with what the log gets later."""
         from maia.spark.governed.table import Streaming
 
-        return self._in_spark(spark, terms or Streaming())
+        terms = terms or Streaming()
+        waits = terms.require_complete or self._log._require_complete
+        return self._in_spark(spark, replace(terms, require_complete=waits))
 
     def _in_spark(self, spark: SparkSession, stream: Streaming | None) -> DataFrame:
         from maia.spark.session.java_home import check_spark_version
 
-        self._check_complete()
+        if stream is None or not stream.require_complete:  # a stream that wants all waits for it
+            self._check_complete()
         check_spark_version(import_module("pyspark").__version__)
         from maia.spark.governed.table import spark_table
 

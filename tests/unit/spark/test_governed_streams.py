@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,86 +13,29 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from maia.events import INSTANT_MAX, INSTANT_MIN
-from maia.log import Keep, LogDamaged, Retention
-from maia.log.disk.event_log import EventLog, LogLimits
+from maia.log import LogDamaged
 from maia.log.format import segments
-from maia.spark.applications.following import counted, events_of
-from maia.spark.errors import SparkProblem, told_to_spark
+from maia.spark.errors import SparkProblem
 from maia.spark.governed import log_folder
 from maia.spark.governed.log_folder import FramesWanted, LogFolder, LogFrames, cut
-from maia.spark.governed.plan import Access, governed_read
-from maia.spark.governed.reading_ledger import seen_rows
 from maia.spark.governed.stream_source import LogStreamReader
 from maia.testing import raises
 from maia.types import SealingLevel
-from maia.wire.codec import encode
 from support.governed import (
     NOON,
     PLACE,
     PLATE,
     SPEED,
-    Recorded,
     at,
     between,
     governed,
     grant,
     reader,
     rows_of,
-    sightings,
 )
+from support.growing_log import Growing
 
-NO_GRACE = LogLimits(grace_s=0.0)
 EVERYTHING = ReadAllAvailable()
-
-
-class Growing:
-    """A log with a manifest that grows, is joined and forgets, and what was ever recorded in it."""
-
-    def __init__(self, folder: Path, level: SealingLevel | None = None) -> None:
-        self.folder, self.made = folder / "log", Recorded(folder / "elsewhere", level)
-        self.rows = 0
-        self.other = Recorded(folder / "elsewhere", None)
-
-    def record(self, frames: int = 1, *, rows: int = 2, hours: float = 0) -> None:
-        with self._open() as log:
-            for _ in range(frames):
-                made = self.made.publish(sightings(rows, first=self.rows), published_at=at(hours))
-                log.append([encode(made)], recorded_at=NOON)
-                self.rows += rows
-            log.roll(NOON)
-
-    def join(self) -> None:
-        """Join what can be joined, and leave nothing of the old files."""
-        with self._open() as log:
-            log.compact(NOON)
-            log.roll(NOON)
-
-    def forget(self) -> None:
-        with self._open() as log:
-            log.retain(Retention(Keep(bytes_max=0)), NOON)
-
-    def _open(self):
-        return closing(EventLog.open(self.folder, now=NOON, limits=NO_GRACE))
-
-    def reader(self, **how) -> LogStreamReader:
-        return self.reader_of(self.wanted(**how))
-
-    def reader_of(self, wanted: FramesWanted) -> LogStreamReader:
-        read = governed_read(Access(reader(), (self.made.event_type,)))
-        return LogStreamReader(seen_rows(read, read.opener(wanted, read.plans), read.plans))
-
-    def wanted(self, **how) -> FramesWanted:
-        return FramesWanted(str(self.folder), self.made.event_type.type_id, INSTANT_MIN, INSTANT_MAX, **how)
-
-    def frames(self, part, columns: tuple[str, ...] = ("header", PLATE), **how):
-        """Yield what a task reads that was given a partition of the source."""
-        with told_to_spark():
-            for one in part.value:
-                yield from LogFrames(self.wanted(**how), columns).batches(one)
-
-    @property
-    def files(self) -> list[Path]:
-        return sorted(self.folder.glob("type=*/day=*/*.parquet"))
 
 
 def read(log: Growing, one: LogStreamReader, start, end) -> list[bytes]:
@@ -134,11 +75,11 @@ def test_a_batch_that_runs_again_after_a_restart_has_the_same_rows_though_its_fi
 
     def go_on():
         known = {"log": str(log.folder), "event_type": log.made.event_type, "reader": reader()}
-        table = counted(governed(spark, is_stream=True, **known))
+        table = governed(spark, is_stream=True, **known)
         started = table.writeStream.foreachBatch(take).trigger(availableNow=True)
         query = started.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         assert query.awaitTermination(300)
-        return sum(map(events_of, query.recentProgress))
+        return sum(done.numInputRows for done in query.recentProgress)
 
     log.record(2)
     assert go_on() == 4, "events, and not the segments that they lie in"

@@ -175,6 +175,29 @@ def run(
     return Answer(row("", shown), _fields(record), row("", drawn, **({"out": out} if out else {})))
 
 
+@app.command("compact")
+def compact_table(
+    table: str = arg("An open table: what `--follow --out` has made.", metavar="PLACE"),
+    keep_hours: int | None = opt(
+        "Delete files that were in no version for so long; a week. A batch must not take longer.",
+        min=0,
+        metavar="N",
+    ),
+) -> Answer:
+    """Join small files of an open table, and delete those that it needs no more; a run may go on meanwhile.
+
+    Examples:
+        maia pipeline compact charges
+    """
+    from maia.places import place_of
+    from maia.spark.applications.open_table import check_open_table, compact
+
+    check_open_table(table)
+    done = compact(place_of(table), keep_hours=keep_hours)
+    text = f"`{table}`: {done.files:,} files; {done.joined:,} were joined, {done.deleted:,} deleted"
+    return row("", text, table=table, files=done.files, joined=done.joined, deleted=done.deleted)
+
+
 @app.command()
 def explain(*, name: str = NAME, asked: EventOptions, changes: list[str] | None = SET) -> Answer:
     """Show Spark's plan: operators and columns, never a value that is compared with.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from maia.cli.command import flag, opt, options
 from maia.cli.output import Answer, row, wants_json
 from maia.cli.pipeline.source import EventOptions
-from maia.errors import BadInput
+from maia.errors import BadInput, Unavailable
 from maia.places import place_of
 
 if TYPE_CHECKING:
@@ -23,10 +25,19 @@ if TYPE_CHECKING:
     from maia.net.telemetry import Telemetry
     from maia.spark.applications import Application
     from maia.spark.applications.following import Outlet
+    from maia.spark.governed.stream_lag import Lag
 
 _LOOK_S: Final = 0.5
+_LAG_S: Final = 5.0
 _BATCH_ENDS_S: Final = 60.0
 _STOP_LOOK_S: Final = 0.05
+
+
+class TableForm(Enum):
+    """What --out of a run that goes on is."""
+
+    DELTA = "delta"
+    PARQUET = "parquet"
 
 
 @options
@@ -45,6 +56,18 @@ class FollowOptions:
     )
     publish_type: str | None = opt("With --publish: the name of the results' type.", metavar="TYPE")
     every: float = opt("With --follow: seconds from one batch to the next.", default=10.0, min=0.1)
+    form: TableForm = opt(
+        "With --follow and --out: an open table (Delta), which holds of each key what was said last; or a "
+        "folder of Parquet files for each batch.",
+        "--format",
+        default=TableForm.DELTA,
+    )
+    compact_every: int = opt(
+        "With --format delta: batches with results from one compaction to the next; 0 for never.",
+        default=50,
+        min=0,
+        metavar="N",
+    )
     metrics: str = opt(
         "With --follow: where /metrics answers, on loopback.", default="off", metavar="ADDRESS"
     )
@@ -86,20 +109,21 @@ class FollowOptions:
     @contextmanager
     def events(
         self, asked: EventOptions, spark: SparkSession, application: Application[Any]
-    ) -> Iterator[DataFrame]:
-        """Hand out the stream of events."""
+    ) -> Iterator[tuple[DataFrame, Callable[[StreamingQuery], Lag] | None]]:
+        """Hand out the stream of events, and what says of a log how far a query is behind it."""
         if self.live is not None:
-            yield spark.readStream.format("maia").options(**self._live()).load()
+            yield spark.readStream.format("maia").options(**self._live()).load(), None
             return
         with asked.opened(spark, application) as source:
-            yield source.stream()
+            yield source.stream(), source.lag
 
     def outlet(self, out: str | None) -> Outlet:
         """Return where results go."""
-        from maia.spark.applications.following import Outlet
+        from maia.spark.applications.following import Format, Outlet
 
         if self.publish is None:
-            return Outlet(table=out)
+            form = Format.PARQUET if self.form is TableForm.PARQUET else Format.DELTA
+            return Outlet(table=out, form=form, compact_every=self.compact_every)
         return Outlet(options=self._published(), event_type=_job(self._published()).event_type())
 
 
@@ -135,10 +159,10 @@ def follow(
         )
     if how.live is not None or how.publish is not None:
         register_spark(spark)
-    with how.events(asked, spark, application) as events:
+    with how.events(asked, spark, application) as (events, lag):
         outlet, kept = how.outlet(None if out is None else _place(out)), _place(checkpoint)
         query = start_following(application, events, terms, outlet, checkpoint=kept, every_s=how.every)
-        watched = _Watch(application.name, query)
+        watched = _Watch(application.name, query, lag)
         try:
             asyncio.run(watched.until_stopped(how.metrics))
         finally:
@@ -155,8 +179,10 @@ def _place(word: str) -> str:
 class _Watch:
     """What became of the batches of a query so far."""
 
-    def __init__(self, name: str, query: StreamingQuery) -> None:
+    def __init__(self, name: str, query: StreamingQuery, lag: Callable[[StreamingQuery], Lag] | None) -> None:
         self._name, self._query, self._began = name, query, monotonic()
+        self._lag_of, self._looked, self._waits_for = lag, 0.0, 0
+        self._lag: Lag | None = None
         self._last, self._batches, self._events = -1, 0, 0
         self._telemetry: Telemetry | None = None
 
@@ -194,6 +220,8 @@ class _Watch:
         """Report what has ended since; return whether the query still runs, and raise what ended it."""
         is_active = self._query.isActive
         self._report_new()
+        if is_active and monotonic() - self._looked > _LAG_S:
+            self._look_behind()
         if not is_active:
             self._query.awaitTermination()  # raises why
         return is_active
@@ -217,13 +245,43 @@ class _Watch:
             self._telemetry.measure("maia_pipeline_batch_seconds", seconds)
             self._telemetry.measure("maia_pipeline_state_rows", state)
         if events:
+            self._look_behind()
             rate = events / max(seconds, 0.001)
             text = f"{self._name}: batch {done.batchId}, {events:,} events in {seconds:.1f} s"
             fields = {"batch": done.batchId, "events": events, "seconds": seconds}
-            _say(f"{text} ({rate:,.0f}/s), {state:,} rows of state", **fields, state=state)
+            lag: dict[str, object] = {} if self._lag is None else {"lag": asdict(self._lag)}
+            _say(
+                f"{text} ({rate:,.0f}/s), {state:,} rows of state{_shown(self._lag)}",
+                **fields,
+                state=state,
+                **lag,
+            )
+
+    def _look_behind(self) -> None:
+        """Look how far the query is behind its log; say once that it waits for what the log lacks."""
+        if self._lag_of is None or self._query.lastProgress is None:
+            return
+        self._looked = monotonic()
+        try:
+            self._lag = lag = self._lag_of(self._query)
+        except Unavailable:  # such as a store that does not answer: the query finds out whether it comes back
+            return
+        if self._telemetry is not None:
+            self._telemetry.measure("maia_pipeline_lag_events", lag.events)
+            self._telemetry.measure("maia_pipeline_lag_seconds", lag.seconds)
+            self._telemetry.measure("maia_pipeline_log_missing", lag.missing)
+        waits_for = lag.missing if lag.is_held else 0
+        if waits_for and waits_for != self._waits_for:
+            _say(
+                f"{self._name}: waits where it is, {lag.events:,} events behind: the log is known to lack "
+                f"{waits_for:,} publications, and its broker asks others for them",
+                waits_for=waits_for, lag=asdict(lag),
+            )  # fmt: skip
+        self._waits_for = waits_for
 
     def _status(self) -> dict[str, object]:
-        return {"application": self._name, "batch": self._last, "events": self._events}
+        about: dict[str, object] = {"application": self._name, "batch": self._last, "events": self._events}
+        return about | ({} if self._lag is None else {"lag": asdict(self._lag)})
 
     def answer(self) -> Answer:
         """Return what this run did."""
@@ -232,6 +290,13 @@ class _Watch:
         text = f"{self._name}: stopped behind batch {self._last}; {did}"
         fields = {"last_batch": self._last, "batches": self._batches, "events": self._events}
         return row("", text, application=self._name, **fields, seconds=round(seconds, 3))
+
+
+def _shown(lag: Lag | None) -> str:
+    if lag is None:
+        return ""
+    text = f"; {lag.events:,} events and {lag.seconds:,.0f} s behind the log" if lag.events else ""
+    return f"{text}; the log lacks {lag.missing:,} publications" if lag.missing else text
 
 
 def _say(text: str, **fields: object) -> None:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from maia.cli.command import opt, options
+from maia.cli.command import flag, opt, options
 from maia.cli.inputs import moment, network_named, read_certificates, read_constitutions
 from maia.cli.output import Answer, row, type_places, wants_json
 from maia.cli.participate.membership import history_of, verified
@@ -117,7 +117,7 @@ class LogOptions:
         with self.opened_log() as log:
             yield log.query("", TableQuery(**asked), ledger=self.record).to_spark(spark)
 
-    def opened_log(self) -> RecordedLog:
+    def opened_log(self, *, require_complete: bool = False) -> RecordedLog:
         """Open the log; it shows one type, whatever name is asked for."""
         from maia.spark.open_log import LogReader, RecordedLog
 
@@ -143,7 +143,7 @@ class LogOptions:
             hint="log in again (`maia login`) and name the wallet with --credentials, or name valid "
             "statements with --statements; testers were asked at the locations in the certificates",
         )
-        return RecordedLog(self.log, reader)
+        return RecordedLog(self.log, reader, require_complete=require_complete)
 
     def _identity(self) -> ReaderIdentity | None:
         return None
@@ -181,6 +181,9 @@ class EventOptions(LogOptions):
         "With --log: the file with the secrets of pseudonyms and noise, which every worker has."
     )
     batch_bytes: int | None = opt("With --log and --stream: about what a batch reads.", min=1, metavar="N")
+    require_complete: bool = flag(
+        "With --log: do not read it while it is known to lack events; with --follow, wait until it has them."
+    )
 
     def check(self, application: Application[Any]) -> None:
         """Refuse, before Spark starts, what cannot be read, and events that an application cannot use."""
@@ -231,12 +234,13 @@ class EventOptions(LogOptions):
             secrets = TransformationKeyFile(str(self.transformation_keys.resolve()))
         asked = TableQuery(requires=self.requires, columns=list(application.reads), shown_as=shown_as)
         terms = Streaming() if self.batch_bytes is None else Streaming(batch_bytes=self.batch_bytes)
-        with self.opened_log() as log:
+        with self.opened_log(require_complete=self.require_complete) as log:
             table = log.query("", asked, ledger=self.record, secrets=secrets)
             yield EventSource(
                 lambda: table.to_spark(spark),
                 lambda: table.to_stream(spark, terms),
                 reads=lambda _result: set(table.reads),
+                lag=log.lag,
             )
 
     def _identity(self) -> ReaderIdentity | None:

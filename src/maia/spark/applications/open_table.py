@@ -38,7 +38,15 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["COMPACT_EVERY", "Compacted", "OpenTable", "check_open_table", "compact", "is_open_table", "rows_of_table"]
+__all__ = [
+    "COMPACT_EVERY",
+    "Compacted",
+    "OpenTable",
+    "check_open_table",
+    "compact",
+    "is_open_table",
+    "rows_of_table",
+]
 
 COMPACT_EVERY: Final = 50
 _OWNER: Final = "maia.checkpoint"
@@ -106,23 +114,26 @@ class OpenTable:
         done = table.transaction_version(self._query)
         if done is not None and done > batch:
             raise _refused(
-                self._place, f"it has later batches than {batch}, at which this checkpoint is: they are another's"
+                self._place,
+                f"it has later batches than {batch}, at which this checkpoint is: they are another's",
             )
         if table.schema() != _delta_schema(ours := _arrow(said)):
             theirs = _names_and_types(_schema(table))
-            raise _refused(self._place, f"its columns are {theirs}, and the result has {_names_and_types(ours)}")
+            raise _refused(
+                self._place, f"its columns are {theirs}, and the result has {_names_and_types(ours)}"
+            )
         return table
 
     def _make(self, said: DataFrame) -> None:
         from deltalake import DeltaTable
 
         if self._place.names():
-            raise _refused(self._place, "other files are in it (for folders `maia_batch=…`: --format parquet)")
+            raise _refused(
+                self._place, "other files are in it (for folders `maia_batch=…`: --format parquet)"
+            )
         if (folder := self._place.local) is not None and not folder.exists():
-            if is_here(said.sparkSession):
-                make_private_folder(folder)
-            else:
-                make_like_parent(folder)
+            with _reached(self._place):
+                (make_private_folder if is_here(said.sparkSession) else make_like_parent)(folder)
         with _reached(self._place):
             DeltaTable.create(
                 self._place.address,
@@ -134,7 +145,7 @@ class OpenTable:
             )
 
     def _commit(self, said: DataFrame, found: list[DataFile], batch: int) -> None:
-        """Commit files, and the removal of what they replace; again from the start if the table has changed."""
+        """Commit files, and the removal of what they replace; again if the table has changed."""
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
@@ -348,7 +359,9 @@ def compact(place: Place, *, keep_hours: int | None = None) -> Compacted:
         joined = int(table.optimize.compact(target_size=_TARGET_BYTES)["numFilesRemoved"])
     table = _table(place)
     with _reached(place):
-        gone = table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=keep_hours is None, full=True)
+        gone = table.vacuum(
+            keep_hours, dry_run=False, enforce_retention_duration=keep_hours is None, full=True
+        )
         return Compacted(len(table.file_uris()), joined, len(gone))
 
 
@@ -370,6 +383,8 @@ def _reached(place: Place) -> Iterator[None]:
 
 def _reason(problem: Exception) -> str:
     # What a store's library says may hold headers and keys; the name of the error does not.
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror
     named = _REASON.search(str(problem))
     if named is None:
         return type(problem).__name__
@@ -383,5 +398,5 @@ def _unreachable(place: Place, why: str) -> Unavailable:
 def _refused(place: Place, why: str) -> BadInput:
     return BadInput(
         "INPUT-PIPELINE-RESULT",
-        f"`{place}` cannot be gone on with: {why}; go on with its own checkpoint, or name a new table (--out)",
+        f"`{place}` cannot be gone on with: {why}; take its own checkpoint, or a new table (--out)",
     )

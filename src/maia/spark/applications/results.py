@@ -35,7 +35,15 @@ from maia.spark.session.cluster import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DataFile", "make_like_parent", "new_place", "remove_folder", "umask_of", "write_files", "write_result"]
+__all__ = [
+    "DataFile",
+    "make_like_parent",
+    "new_place",
+    "remove_folder",
+    "umask_of",
+    "write_files",
+    "write_result",
+]
 
 DONE: Final = "_SUCCESS"
 _FILE_BYTES: Final = 32 << 20
@@ -78,9 +86,7 @@ def make_like_parent(folder: Path) -> None:
         folder.mkdir()
         folder.chmod(S_IMODE(folder.parent.stat().st_mode) & 0o2777)
     except OSError as problem:
-        raise BadInput(
-            "INPUT-PIPELINE-RESULT", f"`{folder}` cannot be made: {problem.strerror}"
-        ) from problem
+        raise BadInput("INPUT-PIPELINE-RESULT", f"`{folder}` cannot be made: {problem.strerror}") from problem
 
 
 def write_result(rows: DataFrame, place: Place) -> None:
@@ -169,15 +175,15 @@ def _stats(table: Any) -> str:
     """Return what readers of an open table leave files out by: bounds that are wide enough, or none."""
     least: dict[str, object] = {}
     most: dict[str, object] = {}
-    nulls = {
-        one.name: table[one.name].null_count for one in table.schema if not pa.types.is_nested(one.type)
-    }
+    nulls = {one.name: table[one.name].null_count for one in table.schema if not pa.types.is_nested(one.type)}
     for one in table.schema:
         if nulls.get(one.name) not in (None, table.num_rows):
             bounds = _bounds(table[one.name], one.type)
             if bounds is not None:
                 least[one.name], most[one.name] = bounds
-    return json.dumps({"numRecords": table.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls})
+    return json.dumps(
+        {"numRecords": table.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    )
 
 
 def _bounds(column: Any, kind: Any) -> tuple[object, object] | None:

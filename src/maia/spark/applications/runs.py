@@ -38,7 +38,9 @@ from maia.spark.stored_files import FILE, ROW, StoredFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
+    from maia.spark.governed.stream_lag import Lag
 
 _FILES_MAX: Final = 1_000_000
 _ONLY_PART: Final = "part-00000.parquet"
@@ -59,6 +61,8 @@ class EventSource:
     """Says which attributes are read from storage for a result."""
     numbered: tuple[str, str] = ("_metadata.file_name", "_metadata.row_index")
     """The columns that say from which file an event is, and which one in it."""
+    lag: Callable[[StreamingQuery], Lag] | None = None
+    """Says how far a query over the stream is behind a log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,8 @@ class FramesWanted:
     until: int
     fails_on_loss: bool = True
     batch_bytes: int = BYTES_AT_ONCE
+    require_complete: bool = False
+    """Whether a stream stays where it is while the log is known to lack something."""
     others: tuple[str, ...] = ()
     """More logs."""
     has_copies: bool = False

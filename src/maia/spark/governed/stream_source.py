@@ -5,7 +5,8 @@ lies in, so a checkpoint that holds a position is worth the same after segments
 were joined, and nothing is read twice or left out. Spark asks the driver how
 far the log goes, and which ranges of positions tasks read. A task opens them as those of a table, and
 hands on what the reader's View shows, so that Spark counts the rows of its query. Neither options nor
-offsets hold anything secret.
+offsets hold anything secret. A stream that wants all or nothing stays where it is while the log is known to
+lack something.
 """
 
 from __future__ import annotations
@@ -100,13 +101,22 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take note of what there is now: the run ends there."""
         with told_to_spark():
-            self._upto = [one.newest for one in self._frames.found()]
+            found = self._frames.found()
+            if missing := self._waits_for(found):
+                raise Unavailable(
+                    "UNAVAILABLE-LOG-INCOMPLETE",
+                    f"the log is known to lack {missing} publications of this type, and a stream that ends "
+                    "by itself cannot wait for them; its broker asks others for them",
+                )
+            self._upto = [one.newest for one in found]
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return how far the log goes; raise if it has forgotten what the stream has not read."""
         with told_to_spark():
             found = self._frames.found()
             begins = self._checked(start, found)
+            if self._waits_for(found):
+                return start
             bytes_max = limit.max_bytes // len(found) if isinstance(limit, ReadMaxBytes) else None
             ends = [_reached(*each, bytes_max) for each in zip(found, begins, strict=True)]
             ends = [min(each) for each in zip(ends, self._upto or ends, strict=True)]
@@ -114,6 +124,18 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
             points = zip(begins, ends, found, strict=True)
             return self._offset([(max(begin, end), one.forgotten) for begin, end, one in points])
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return how far the log is, for Spark's reports; and whether the stream waits for what it lacks."""
+        with told_to_spark():
+            found = self._frames.found()
+            offset = self._offset([(one.newest, one.forgotten) for one in found])
+            missing, is_held = _missing(found), bool(self._waits_for(found))
+            return {**offset, "log": list(self._wanted.logs), "missing": missing, "held": is_held}
+
+    def _waits_for(self, found: Sequence[TypeInLog]) -> int:
+        """Return how many publications the stream waits for; 0 if it may go on."""
+        return _missing(found) if self._wanted.require_complete else 0
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return ranges for tasks; of a batch that was planned before a restart, the same frames."""
@@ -180,6 +202,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from (one.shown for one in seen)
             else:
                 yield from self._ledger.shown(seen, work_of_task(self._ledger.table))
+
+
+def _missing(found: Sequence[TypeInLog]) -> int:
+    """Return what the log lacks that lacks least: no more is missing in all of them."""
+    return min(one.missing for one in found)
 
 
 def _reached(found: TypeInLog, position: int, bytes_max: int | None) -> int:

@@ -61,6 +61,8 @@ class Streaming:
     """Whether it ends if the log forgets frames that it has not read."""
     batch_bytes: int = BYTES_AT_ONCE
     """About what a batch reads."""
+    require_complete: bool = False
+    """Whether it stays where it is while the log is known to lack publications of the type."""
 
 
 def governed(
@@ -164,7 +166,12 @@ class _SparkTable:
         wanted = self.read.wanted(self.log, plans)
         if self.stream is not None:
             how = self.stream
-            wanted = replace(wanted, fails_on_loss=how.fails_on_loss, batch_bytes=how.batch_bytes)
+            wanted = replace(
+                wanted,
+                fails_on_loss=how.fails_on_loss,
+                batch_bytes=how.batch_bytes,
+                require_complete=how.require_complete,
+            )
         return self.read.opener(wanted, plans, with_meta=with_meta)
 
 
