@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from deltalake import DeltaTable
 
 from maia.api import requests as bodies
 from maia.api import responses as answers
@@ -51,6 +52,14 @@ def prepared(home: Path, met: DomainAtWork, who: str) -> None:
     for number in range(SEGMENTS):
         log.publish(sightings(20, first=20 * number), published_at=system_now())
         log.write()
+
+
+def run_without_end(home: Path, who: str) -> Answer:
+    return maia(
+        "pipeline", "run", "statistics", "--follow", "--every", 0.1, "--batch-bytes", 1, "--log", "log", "-d",
+        "np.type", "-k", f"{who}.key", "--credentials", "wallet", "--out", "table", "--checkpoint", "kept",
+        "--json", cwd=home,
+    )  # fmt: skip
 
 
 def run_stream(home: Path, who: str) -> Answer:
@@ -105,3 +114,36 @@ def test_a_stream_whose_right_is_taken_back_midway_ends_with_a_code_and_leaves_n
     assert not (tmp_path / "result").exists()
     left = [*tmp_path.glob(".result-*"), *tmp_path.glob(".maia-stream-*")]
     assert not left, "what was half written is gone too"
+
+
+def test_a_run_without_an_end_ends_with_its_right_and_keeps_what_was_said_before(
+    sparkling, met: DomainAtWork, tmp_path: Path
+) -> None:
+    prepared(tmp_path, met, "ada")
+    ended = Event()
+
+    def dismiss_midway() -> None:
+        commits = tmp_path / "table" / "_delta_log"
+        wait_until(lambda: len(list(commits.glob("*.json"))) >= 3 or ended.is_set(), within_s=PATIENCE_S)
+        dismissed(met, "ada", "auditor")
+
+    with ThreadPoolExecutor(1) as beside:
+        dismissal = beside.submit(dismiss_midway)
+        try:
+            ran = run_without_end(tmp_path, "ada")
+        finally:
+            ended.set()
+        dismissal.result()
+    assert ran.returncode != 0
+    told = json.loads(ran.stderr.splitlines()[-1])
+    assert told["error"]["code"] == "PIPELINE-GRANT-ENDED", told
+    said = DeltaTable(tmp_path / "table")
+    # What a batch said is there whole, and of the batch that was refused there is nothing.
+    assert (
+        sum(said.to_pyarrow_table()["sightings"].to_pylist())
+        == 20 * said.transaction_version(query(tmp_path)) + 20
+    )
+
+
+def query(home: Path) -> str:
+    return json.loads((home / "kept" / "metadata").read_text())["id"]

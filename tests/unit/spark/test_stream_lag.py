@@ -1,4 +1,4 @@
-"""D17, D18: a stream says how far it is behind its log, and waits for what the log lacks where it is told to."""
+"""D17, D18: a stream says how far it is behind its log, and can wait for what the log lacks."""
 
 from __future__ import annotations
 
