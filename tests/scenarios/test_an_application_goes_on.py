@@ -262,6 +262,7 @@ def test_a_table_is_what_was_said_last(
     [
         ("--follow --from city", "one place for its results"),
         ("--follow --from city --out charges", "--checkpoint"),
+        ("--follow --from city --out hdfs://node/charges", "--format parquet"),
         ("--publish office.maia --from city", "with --follow"),
         ("--follow --from city --live office.maia --out charges", "one source of events"),
     ],

@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 
 from maia.cli import main
 from maia.places import Place, place_of
-from maia.spark.applications import results
-from maia.spark.applications.open_table import compact, rows_of_table
+from maia.spark.applications import open_table, results
+from maia.spark.applications.open_table import OpenTable, compact, rows_of_table
 from maia.spark.applications.results import write_files
 from maia.spark.errors import SparkProblem
 from maia.testing import raises
@@ -36,13 +36,18 @@ def ticks(spark: SparkSession, tmp_path: Path) -> Ticks:
     return Ticks(spark, tmp_path)
 
 
-def test_a_table_holds_what_was_said_last_and_every_reader_finds_it(ticks: Ticks) -> None:
+@pytest.mark.parametrize("broadcast_rows", [100_000, 0])  # new keys are sent to each task, or sorted
+def test_a_table_holds_what_was_said_last_and_every_reader_finds_it(
+    ticks: Ticks, monkeypatch: pytest.MonkeyPatch, broadcast_rows: int
+) -> None:
+    monkeypatch.setattr(open_table, "_BROADCAST_ROWS", broadcast_rows)
     ticks.come(("a", 1), ("b", 1), (None, 1))
     ticks.come(("a", 10), ("c", 1))
     ticks.come((None, 5))
     ticks.run()
     wanted = Counter({("a", 11): 1, ("b", 1): 1, ("c", 1): 1, (None, 6): 1})
     assert ticks.rows() == wanted
+    assert Path(ticks.table).stat().st_mode & 0o777 == 0o700, "results are their owner's alone"
     files, spark = ticks.delta.file_uris(), ticks.spark
     for found in (
         pd.concat(map(pd.read_parquet, files)).to_dict("records"),
@@ -132,6 +137,28 @@ def test_small_files_are_joined_while_a_run_goes_on_and_on_request(
     ticks.come(("again", 1))
     ticks.run()
     assert ticks.rows() == wanted - Counter({("again", 5): 1}) + Counter({("again", 6): 1})
+
+
+def test_a_batch_is_committed_though_a_compaction_came_first(
+    ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks.come(("a", 2))
+    ticks.come(("b", 2))
+    ticks.run(compact_every=0)
+    replaced, is_first = OpenTable._replaced, [True]
+
+    def meanwhile(self, *words):
+        found = replaced(self, *words)
+        if is_first.pop() if is_first else False:
+            assert compact(place_of(ticks.table)).joined  # of the files that the batch is about to replace
+        return found
+
+    monkeypatch.setattr(OpenTable, "_replaced", meanwhile)
+    ticks.come(("a", 1))
+    ticks.come(("c", 1))
+    ticks.run(compact_every=0)
+    assert not is_first
+    assert ticks.rows() == Counter({("a", 3): 1, ("b", 2): 1, ("c", 1): 1})
 
 
 def test_a_table_of_another_checkpoint_or_of_others_is_refused(ticks: Ticks, tmp_path: Path) -> None:

@@ -98,6 +98,10 @@ class FollowOptions:
             )
         if self.publish is not None:
             _job(self._published())
+        if self.follow and out is not None and self.form is TableForm.DELTA:
+            from maia.spark.applications.open_table import check_open_table
+
+            check_open_table(out)
 
     def _live(self) -> dict[str, str]:
         given = {"profile": self.live or "", "type": self.type_name or ""}

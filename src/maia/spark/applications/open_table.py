@@ -159,20 +159,24 @@ class OpenTable:
             now = time.time_ns() // 1_000_000
             added = [AddAction(one.name, one.size, {}, now, True, one.stats) for one in (*found, *kept)]
             removed = [RemoveAction(one.name, True, now, one.size, {}) for one in replaced]
-            once = Transaction(self._query_id, batch, now)
-            try:
-                with _reached(self._place):
+            # INVARIANT: nothing was committed since `table` was read. By itself the library commits behind a
+            # compaction, too, which has put the rows that we replace into another file.
+            once = CommitProperties(
+                app_transactions=[Transaction(self._query_id, batch, now)], max_commit_retries=0
+            )
+            with _reached(self._place):
+                try:
                     table.create_write_transaction(
                         [*added, *removed],
                         "append",
                         _delta_schema(schema),
-                        commit_properties=CommitProperties(app_transactions=[once]),
+                        commit_properties=once,
                     )
-            except CommitFailedError as problem:  # such as of a compaction at the same time
-                if attempt + 1 == _ATTEMPTS:
-                    raise _unreachable(self._place, _reason(problem)) from None
-            else:
-                return
+                except CommitFailedError:  # such as for a compaction that came first
+                    if attempt + 1 == _ATTEMPTS:
+                        raise
+                else:
+                    return
 
     def _replaced(
         self, spark: SparkSession, table: DeltaTable, found: list[DataFile]
@@ -326,7 +330,16 @@ def check_open_table(place: str) -> None:
     """Refuse a place in which no open table can be, and a machine without the library."""
     if find_spec("deltalake") is None:
         raise ExtraMissing("open tables need deltalake: pip install 'maia-pubsub[spark]'")
-    store_options(place_of(place))
+    try:
+        store_options(place_of(place))
+    except BadInput as problem:
+        if problem.code != "PLACE-READ-ONLY":
+            raise
+        raise BadInput(
+            "INPUT-PIPELINE-RESULT",
+            f"no open table can be at `{place}`: name a folder, or one of s3, gs and abfs, "
+            "or say --format parquet",
+        ) from None
 
 
 # ------------------------------------------------------------ compaction
@@ -371,12 +384,10 @@ def compact(place: Place, *, keep_hours: int | None = None) -> Compacted:
 @contextmanager
 def _reached(place: Place) -> Iterator[None]:
     """Let what the library raises end as one sentence, without what a store has said."""
-    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.exceptions import DeltaError
 
     try:
         yield
-    except CommitFailedError:
-        raise
     except (DeltaError, OSError) as problem:
         raise _unreachable(place, _reason(problem)) from None
 
@@ -387,7 +398,8 @@ def _reason(problem: Exception) -> str:
         return problem.strerror
     named = _REASON.search(str(problem))
     if named is None:
-        return type(problem).__name__
+        is_conflict = type(problem).__name__ == "CommitFailedError"
+        return "others committed to it again and again" if is_conflict else type(problem).__name__
     return named[1] or strerror(int(named[2] or named[3]))
 
 
