@@ -24,9 +24,10 @@ from maia.log.disk.event_log import EventLog
 from maia.log.format.manifest import MissingRun
 from maia.net.status_endpoint import read_door
 from maia.profile.profile import read_profile
+from maia.spark.errors import told_by_spark
 from maia.spark.open_log import _reader
 from maia.spark.source.data_source import register_spark
-from maia.testing import in_a_loop, wait_until
+from maia.testing import in_a_loop, raises, wait_until
 from maia.types import type_id
 from support.coalition import PROVIDER, TRUST, statement
 from support.processes import running_maia
@@ -158,6 +159,37 @@ def test_a_log_is_read_as_other_tables_of_spark_are(hospital: maia.Organisation,
             asked.option(name, word).load("LabResult").collect()
     with pytest.raises(AnalysisException, match="give option `log`, too"):
         spark.read.format("maia").option("profile", profile).option("columns", "value").load("LabResult")
+
+
+def test_the_format_wants_all_or_nothing_where_it_is_told_to(
+    hospital: maia.Organisation, spark, tmp_path: Path
+) -> None:
+    """D17: a table is refused while its log is known to lack something, and a stream waits."""
+    read(hospital, "office", lambda log: log.table("LabResult").to_arrow().num_rows == 2)
+    copy, office = tmp_path / "log", str(hospital.folder / "office.maia")
+    shutil.copytree(hospital.folder / "log", copy)
+    lacks = MissingRun(type_id(hospital.principal, "LabResult"), b"p" * 32, b"s" * 16, 3, 9)
+    with EventLog.open(copy) as own:
+        own.note_missing([lacks], system_now())
+    register_spark(spark)
+    words = {"profile": office, "log": str(copy), "complete": "true"}
+    table = spark.read.format("maia").options(**words).load("LabResult")
+    with raises("UNAVAILABLE-LOG-INCOMPLETE", match="lack 7 publications"), told_by_spark():
+        table.collect()
+    seen: list[int] = []
+    stream = spark.readStream.format("maia").options(**words).load("LabResult").writeStream
+    query = stream.foreachBatch(lambda batch, _: seen.extend(row.value for row in batch.collect())).start()
+    try:
+        with maia.open_log(copy, as_=office) as log:
+            wait_until(lambda: query.lastProgress is not None)
+            lag = log.lag(query)
+            assert (lag.missing, lag.is_held, lag.events > 0, seen) == (7, True, True, [])
+            with EventLog.open(copy) as own:
+                own.note_missing([], system_now())
+            wait_until(lambda: sorted(seen) == [101, 142])
+    finally:
+        query.stop()
+    assert table.count() == 2
 
 
 def test_views_for_sql_say_which_columns_are_hidden_and_why(hospital: maia.Organisation, spark) -> None:

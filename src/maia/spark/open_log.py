@@ -404,10 +404,10 @@ class RecordedTable:
 
         Of several logs, it is what the one lacks that lacks least: no more is missing in all of them.
         """
-        from maia.spark.governed.log_folder import LogFolder
+        from maia.spark.governed.log_folder import missing_of
 
         kind = self._read.event_type.type_id
-        return min(LogFolder(str(place)).of_type(kind).missing for place in self._log.places)
+        return missing_of(one.of_type(kind) for one in self._log._folders)
 
     def describe(self) -> dict[str, object]:
         """Return what a reader is to know before it counts: the type, its columns, and what is missing."""
@@ -479,6 +479,7 @@ class RecordedTable:
     def _in_spark(self, spark: SparkSession, stream: Streaming | None) -> DataFrame:
         from maia.spark.session.java_home import check_spark_version
 
+        self._log._check_open()
         if stream is None or not stream.require_complete:  # a stream that wants all waits for it
             self._check_complete()
         check_spark_version(import_module("pyspark").__version__)
@@ -502,14 +503,18 @@ def rows_for_tasks(
     from maia.spark.governed.plan import summary_of_frames
     from maia.spark.governed.reading_ledger import reading_ledger, seen_rows
 
-    table._check_complete()
+    table._log._check_open()
+    waits = table._log._require_complete
+    if not waits:  # whoever reads looks for it: a query is planned once and read often, a stream waits
+        table._check_complete()
     read, keys = table._read, table._read.access.keys
     if keys is not None and read.grant is not None:
         read = replace(read, grant=keys.desk.listen(host, bind, read.grant))
     if read.is_summary:
         raise summary_of_frames()
     for plans in read.parts:
-        opener = read.opener(read.wanted(tuple(map(str, table._log.places)), plans), plans)
+        wanted = read.wanted(tuple(map(str, table._log.places)), plans)
+        opener = read.opener(replace(wanted, require_complete=waits), plans)
         ledger = None if table._ledger is None else reading_ledger(read, plans, table._ledger)
         yield seen_rows(read, opener, plans), ledger
 

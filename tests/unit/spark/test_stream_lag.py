@@ -17,7 +17,7 @@ from maia.spark.governed.log_folder import LogFolder
 from maia.spark.governed.plan import Access
 from maia.spark.governed.stream_lag import Lag, lag_of
 from maia.spark.governed.table import Streaming, TableQuery, governed
-from maia.testing import raises
+from maia.testing import raises, wait_until
 from support.governed import ATTRIBUTES, Recorded, reader, typed
 from support.growing_log import Growing
 
@@ -90,13 +90,13 @@ def test_a_stream_that_wants_all_waits_where_it_is_and_says_so(followed: Followe
         query.stop()
     query = followed.start(require_complete=True)
     try:
-        query.processAllAvailable()
+        wait_until(lambda: query.lastProgress is not None)
         lag = followed.lag(query)
         assert (lag.events, lag.missing, lag.is_held) == (4, 3, True)
         followed.log.lack(0)  # the broker has found them
         query.processAllAvailable()
         assert followed.seen == Counter(range(8))
-        assert not followed.lag(query).is_held
+        wait_until(lambda: not followed.lag(query).is_held)
     finally:
         query.stop()
 

@@ -82,6 +82,11 @@ class TypeInLog:
         return [one for one in self.stretches if one.first <= last and one.last >= first]
 
 
+def missing_of(found: Iterable[TypeInLog]) -> int:
+    """Return how many publications all of some logs lack, at most: those of the log that lacks least."""
+    return min(one.missing for one in found)
+
+
 class LogFolder:
     """A log that another process writes, in a place that this process reaches too."""
 

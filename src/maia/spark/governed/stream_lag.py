@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from maia.errors import Unavailable
 from maia.events import INSTANT_MAX, INSTANT_MIN, SECOND
-from maia.spark.governed.log_folder import LogFolder, TypeInLog
+from maia.spark.governed.log_folder import LogFolder, TypeInLog, missing_of
 
 __all__ = ["Lag", "lag_of"]
 
@@ -93,7 +93,7 @@ def _lag_of_type(kind: bytes, sources: Sequence[_Source], logs: Sequence[LogFold
     return Lag(
         max(sum(events for events, _ in one) for one in behind),
         max(seconds for one in behind for _, seconds in one),
-        min(one.missing for one in found),  # no more is missing in all of them
+        missing_of(found),
         any(one.is_held for one in sources),
     )
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from maia.errors import BadInput, Unavailable
 from maia.spark.errors import told_to_spark
 from maia.spark.governed.asked_columns import work_of_task
-from maia.spark.governed.log_folder import LogFrames, TypeInLog
+from maia.spark.governed.log_folder import LogFrames, TypeInLog, missing_of
 from maia.spark.governed.reading_ledger import ReadingLedger, SeenRows, chain_reads
 
 _FORMAT: Final = "maia-log"
@@ -130,12 +130,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told_to_spark():
             found = self._frames.found()
             offset = self._offset([(one.newest, one.forgotten) for one in found])
-            missing, is_held = _missing(found), bool(self._waits_for(found))
+            missing, is_held = missing_of(found), bool(self._waits_for(found))
             return {**offset, "log": list(self._wanted.logs), "missing": missing, "held": is_held}
 
     def _waits_for(self, found: Sequence[TypeInLog]) -> int:
         """Return how many publications the stream waits for; 0 if it may go on."""
-        return _missing(found) if self._wanted.require_complete else 0
+        return missing_of(found) if self._wanted.require_complete else 0
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return ranges for tasks; of a batch that was planned before a restart, the same frames."""
@@ -202,11 +202,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from (one.shown for one in seen)
             else:
                 yield from self._ledger.shown(seen, work_of_task(self._ledger.table))
-
-
-def _missing(found: Sequence[TypeInLog]) -> int:
-    """Return what the log lacks that lacks least: no more is missing in all of them."""
-    return min(one.missing for one in found)
 
 
 def _reached(found: TypeInLog, position: int, bytes_max: int | None) -> int:

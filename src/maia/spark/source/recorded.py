@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from maia.errors import BadInput, ProtocolViolation
+from maia.errors import BadInput, ProtocolViolation, Unavailable
 from maia.events import Attribute
 from maia.predicates import AllOf
 from maia.spark.errors import told_to_spark
 from maia.spark.governed.asked_columns import work_of_task
-from maia.spark.governed.log_folder import LogFrames
+from maia.spark.governed.log_folder import LogFrames, missing_of
 from maia.spark.governed.reading_ledger import ReadingLedger, SeenRows
 from maia.spark.source.filters import pushed_predicates
 from maia.spark.source.options import listed, yes_or_no
@@ -141,10 +141,18 @@ class RecordedReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges that tasks read."""
         with told_to_spark():
+            frames = [LogFrames(seen.opener.wanted) for seen, _ in self._right.parts]
+            for (seen, _), one in zip(self._right.parts, frames, strict=True):
+                if seen.opener.wanted.require_complete and (missing := missing_of(one.found())):
+                    raise Unavailable(
+                        "UNAVAILABLE-LOG-INCOMPLETE",
+                        f"the log is known to lack {missing} publications of this type; its broker asks "
+                        "others for them, and what it finds is in a later read",
+                    )
             found = [
                 InputPartition((part, stretches))
-                for part, (seen, _) in enumerate(self._right.parts)
-                for stretches in LogFrames(seen.opener.wanted).ranges(cores=self._right.cores)
+                for part, one in enumerate(frames)
+                for stretches in one.ranges(cores=self._right.cores)
             ]
             return found or [InputPartition((0, ()))]
 
