@@ -56,6 +56,7 @@ _EXTRA_OF: Final = {
     "domain": "domain",
     "pipeline": "spark",
     "postgres": "postgres",
+    "share": "domain",
 }
 _NAMES: Final = {
     "broker": "the libraries of a broker",

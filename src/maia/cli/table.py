@@ -38,6 +38,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "domain": ("domain.commands.app", "Run a domain's server, and call one that runs."),
         "gateway": ("servers.gateway.app", "Let clients of other protocols take part."),
         "console": ("console.app", "Look at a network and its rights in a browser."),
+        "share": ("share.app", "Share tables of a log with others, who read them by Delta Sharing."),
         "postgres": ("postgres.app", "Connect a PostgreSQL database to a broker."),
         "status": ("servers.status.status", "Show what is connected to a broker on this machine."),
         "log": ("servers.log.app", "Look at an event log, verify it, and roll it."),

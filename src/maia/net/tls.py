@@ -166,13 +166,19 @@ def foreign_context(certificate: Path, key: Path) -> ssl.SSLContext:
     A client may show the leaf of its own key, and has then proved that key; whoever shows none has to prove
     itself otherwise.
     """
+    context = ordinary_context(certificate, key)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.load_verify_locations(cadata=null_authority())
+    return context
+
+
+def ordinary_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return what a server needs whose clients know it by an ordinary X.509 certificate, and show none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.verify_flags |= ssl.VERIFY_X509_STRICT
-    context.load_verify_locations(cadata=null_authority())
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as problem:

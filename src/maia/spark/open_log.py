@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from maia.spark.governed.arrow_table import ArrowTable
     from maia.spark.governed.log_folder import LogFolder
     from maia.spark.governed.plan import Access, GovernedRead, Keys, TableQuery
-    from maia.spark.governed.reader import ReaderIdentity
+    from maia.spark.governed.reader import Reader, ReaderIdentity
     from maia.spark.governed.reading_ledger import ReadingLedger, SeenRows
     from maia.spark.governed.right_watch import RightWatch
     from maia.spark.governed.stream_lag import Lag
@@ -222,6 +222,28 @@ class RecordedLog:
             if any(log.of_type(type_id(*named)).stretches for log in self._folders)
         )
 
+    def readable(self) -> tuple[str, ...]:
+        """Return the types of which the participant sees anything at any time, as `table` takes them.
+
+        They are decided alone: no keys are fetched, and nothing need be recorded.
+        """
+        found: list[str] = []
+        for word in sorted(self._reader.known()):
+            with suppress(PolicyRefusal):
+                self._tested(self._reader.versions(word))
+                found.append(word)
+        return tuple(found)
+
+    def ask_again(self) -> None:
+        """Hear at once what testers and folders say: a table whose right is gone ends now."""
+        from maia.spark.governed.right_watch import read_statements
+
+        self._check_open()
+        _, watch = self._desk_and_watch
+        watch.follow(read_statements(self._reader.folders))
+        watch.ask()
+        watch.look()
+
     def table(  # noqa: PLR0913 - each says which events, and has a name
         self,
         name: str,
@@ -323,20 +345,27 @@ class RecordedLog:
         self._check_open()
         if name not in self._accesses:
             from maia.spark.governed.plan import Access, Keys
-            from maia.spark.governed.reader import Reader, slices_of
 
-            who, versions, (desk, watch) = self._reader, self._reader.versions(name), self._desk_and_watch
-            reader = Reader(
-                who.key.principal, who.credentials, constitutions=who.constitutions, identity=who.identity
-            )
+            versions, (desk, watch) = self._reader.versions(name), self._desk_and_watch
             # Before any other process is asked, a reader without any right to the type is refused.
-            request = Request(reader.principal, Action.SUBSCRIBE, versions[-1].name, versions[-1])
-            tested = watch.tested(reader, request)
-            self._hinted(lambda: slices_of(request, tested))
+            reader = self._tested(versions)
             sealed = any(version.sealing is not None for version in versions)
             keys = self._fetched(versions) if sealed else Keys(None, desk, {})
             self._accesses[name] = Access(reader, versions, keys, watch)
         return self._accesses[name]
+
+    def _tested(self, versions: tuple[VerifiedType, ...]) -> Reader:
+        """Return the reader of a type; raise the refusal if it has no right to it at any time."""
+        from maia.spark.governed.reader import Reader, slices_of
+
+        who, (_, watch) = self._reader, self._desk_and_watch
+        reader = Reader(
+            who.key.principal, who.credentials, constitutions=who.constitutions, identity=who.identity
+        )
+        request = Request(reader.principal, Action.SUBSCRIBE, versions[-1].name, versions[-1])
+        tested = watch.tested(reader, request)
+        self._hinted(lambda: slices_of(request, tested))
+        return reader
 
     def _fetched(self, versions: tuple[VerifiedType, ...]) -> Keys:
         from maia.sealing.member.settings import MemberSettings
@@ -408,6 +437,17 @@ class RecordedTable:
 
         kind = self._read.event_type.type_id
         return missing_of(one.of_type(kind) for one in self._log._folders)
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the right behind the table goes on as it was decided, as far as is known now."""
+        keys, grant = self._read.access.keys, self._read.grant
+        return keys is not None and grant is not None and keys.desk.is_open(grant)
+
+    @property
+    def read(self) -> GovernedRead:
+        """Return what was decided about the table."""
+        return self._read
 
     def describe(self) -> dict[str, object]:
         """Return what a reader is to know before it counts: the type, its columns, and what is missing."""

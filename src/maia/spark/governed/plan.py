@@ -12,8 +12,11 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
 
 from maia.credentials import ALL_ATTRIBUTES, Action, AuthorisationCertificate, Principal, SignedCertificate
 from maia.credentials.requirements import NO_REQUIREMENT
@@ -179,6 +182,39 @@ class GovernedRead:
         converted = [one for one in others if self._is_converted(one)]
         others = [one for one in others if not self._is_converted(one)]
         return [*(some for some in (others, converted) if some), *([one] for one in summarised)]
+
+    @property
+    def shown(self) -> tuple[Attribute, ...]:
+        """Return the attributes that the right shows at any time; it hides the others always."""
+        windows = [window for one in self.slices for window in one.view.windows]
+        return tuple(one for one in self.delivered if any(shows(window, one.uid) for window in windows))
+
+    @property
+    def shown_class(self) -> bytes:
+        """Return a digest that readers share exactly if all frames show the same to them.
+
+        What is made with a reader's own secrets, or depends on what is said of the reader itself, it shares
+        with no other.
+        """
+        own = self.requirements != FrameRequirements() or any(
+            window.transformations for one in self.slices for window in one.view.windows
+        )
+        plans = [
+            (
+                int(one.slice.since),
+                int(one.slice.until),
+                [(int(first), int(last)) for first, last in one.slice.spans],
+                view_to_bytes(one.slice.view),
+                sorted((uid, kind.value) for uid, kind in one.kinds.items()),
+                sorted(one.asks),
+                sorted(mark or b"" for mark in one.classes),
+                None in one.classes,
+            )
+            for one in self.plans
+        ]
+        about = [one.id for one in self.access.versions], [one.uid for one in self.delivered]
+        who = self.access.reader.principal.key if own else b""
+        return sha256(msgspec.msgpack.encode((about, who, plans))).digest()
 
     def _is_converted(self, plan: Plan) -> bool:
         return self.query.shown_as is not None and None not in plan.classes

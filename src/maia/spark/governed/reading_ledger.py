@@ -19,9 +19,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import uuid4
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -145,25 +146,26 @@ class ReadingLedger:
         """Yield the rows that a task shows, each after it is on record."""
         held: list[Any] = []
         rows = size = 0
-        draft = _Draft(self.delivered)
+        draft = ShownFrames(self.delivered)
         for one in seen:
             draft.add(one)
             held.append(one.shown)
             rows, size = rows + one.shown.num_rows, size + one.shown.nbytes
             if rows >= _HELD_ROWS or size >= _HELD_BYTES:
-                self._write(draft, read)
+                self.write(draft, read)
                 yield from held
-                held, rows, size, draft = [], 0, 0, _Draft(self.delivered)
-        self._write(draft, read)
+                held, rows, size, draft = [], 0, 0, ShownFrames(self.delivered)
+        self.write(draft, read)
         yield from held
 
-    def _write(self, draft: _Draft, read: str) -> None:
+    def write(self, draft: ShownFrames, read: str) -> None:
+        """Put on record that a read shows these frames."""
         if draft:
             timeless = records_to_bytes(list(self._records(draft, read, 0)))
             records = list(self._records(draft, read, int(system_now())))
             write_part(ledger_at(self.folder), read, records, timeless)
 
-    def _records(self, draft: _Draft, read: str, at: int) -> Iterator[LedgerRecord]:
+    def _records(self, draft: ShownFrames, read: str, at: int) -> Iterator[LedgerRecord]:
         yield Begin(FORMAT, self.recipient, sha256(read.encode()).digest()[:_RUN_BYTES], at)
         for number, ground in enumerate(self.grounds, start=1):
             yield Ground(number, self.recipient, *ground)
@@ -207,17 +209,35 @@ def reading_ledger(read: GovernedRead, plans: Sequence[Plan], folder: str | Path
     return ReadingLedger(place, uuid4().hex, read.access.reader.principal.key, grounds, read.delivered)
 
 
-class _Draft:
-    """Which rows of which frames are shown, with which attributes."""
+_Frame: TypeAlias = tuple[int, tuple[str, ...], bytes, bytes, int, tuple[int, ...]]
+"""Period, attributes, publisher, stream, sequence, and ranges of rows."""
+_Event: TypeAlias = tuple[int, tuple[str, ...], bytes, bytes]
+_Written: TypeAlias = tuple[list[_Frame], list[tuple[_Event, list[int]]]]
+
+
+class ShownFrames:
+    """Which rows of which frames are shown, with which attributes: a draft of records, of no reader yet."""
 
     def __init__(self, delivered: Sequence[Attribute]) -> None:
         self._delivered = delivered
-        self.frames: list[tuple[int, tuple[str, ...], bytes, bytes, int, tuple[int, ...]]] = []
-        self.events: defaultdict[tuple[int, tuple[str, ...], bytes, bytes], list[int]] = defaultdict(list)
+        self.frames: list[_Frame] = []
+        self.events: defaultdict[_Event, list[int]] = defaultdict(list)
         """Sequences of frames of one event: these have one record together."""
 
     def __bool__(self) -> bool:
         return bool(self.frames or self.events)
+
+    def to_bytes(self) -> bytes:
+        """Return the draft, for a file that is handed out later, and again."""
+        return msgspec.msgpack.encode((self.frames, list(self.events.items())))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ShownFrames:
+        """Read what `to_bytes` wrote; nothing more can be added to it."""
+        frames, events = msgspec.msgpack.decode(data, type=_Written)
+        draft = cls(())
+        draft.frames, draft.events = frames, defaultdict(list, events)
+        return draft
 
     def add(self, seen: SeenBatch) -> None:
         """Note what a batch shows."""

@@ -223,6 +223,13 @@ class JobDesk:
             self._grants[grant] = _Grant(token, answer)
         return DeskPass(self._host, int(self._server.server_address[1]), grant, token)
 
+    def is_open(self, one: DeskPass) -> bool:
+        """Return whether a grant of this desk goes on, at this moment."""
+        self.look()
+        with self._lock:
+            grant = self._grants.get(one.grant)
+        return grant is not None and grant.answer is not None
+
     def end(self, one: DeskPass) -> None:
         """Take back the grant of one pass of this desk, and no other's."""
         with self._lock:
