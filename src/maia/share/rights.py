@@ -92,9 +92,7 @@ class Right:
     def shown(self) -> tuple[Attribute, ...]:
         """Return the attributes that the right shows; raise where they cannot be a table."""
         if self._table.read.is_summary:
-            raise BadInput(
-                "INPUT-SHARE-SUMMARY", "your right to this type shows summaries, and these are not shared"
-            )
+            raise not_as_published()
         shown = self._table.read.shown
         if not shown:
             raise BadInput("INPUT-SHARE-TABLE", "your right shows no attribute of this type")
@@ -315,6 +313,14 @@ def no_such_table() -> NotShared:
     return NotShared("there is no such share, schema or table for you")
 
 
+def not_as_published() -> BadInput:
+    """Return the refusal of what is no table of events."""
+    return BadInput(
+        "INPUT-SHARE-SHOWN-AS",
+        "your right shows events of this type as another type, or summaries of them: these are not shared",
+    )
+
+
 def refused_plainly(work: Callable[[], _Result]) -> _Result:
     """Do something that needs a right: one that never was is no table, and one that has ended says so."""
     try:
@@ -325,6 +331,10 @@ def refused_plainly(work: Callable[[], _Result]) -> _Result:
         raise Refusal(
             "REFUSED-SHARE-RIGHT", f"the right behind this table does not hold now [{problem.code}]"
         ) from problem
+    except BadInput as problem:
+        if problem.code == "INPUT-SHOWN-AS":
+            raise not_as_published() from problem
+        raise
 
 
 def table_names(profile: Profile) -> dict[tuple[str, str], SharedName]:
