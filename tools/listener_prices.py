@@ -87,7 +87,12 @@ _READER = ("a reader, or the next call", http.READ_S)
 def _status(where: str) -> Listener:
     return Listener(
         where=where,
-        modules=("net/status_endpoint.py", "postgres/process.py", "cli/pipeline/follow.py"),
+        modules=(
+            "net/status_endpoint.py",
+            "postgres/process.py",
+            "cli/pipeline/follow.py",
+            "share/process.py",
+        ),
         places=status.CONNECTIONS_MAX,
         waits=(("a call and its reader", status.REQUEST_S),),
         read_bytes=status.REQUEST_BYTES_MAX,
@@ -130,6 +135,15 @@ LISTENERS = {
         waits=(_TLS, _HEAD, _READER, _CLOSE),
         read_bytes=http.HEAD_BYTES_MAX + BODY_MAX,
         reads="a head, and a body",
+    ),
+    "share": Listener(
+        where="`listen` of `maia share serve`",
+        modules=("share/process.py",),
+        places=http.STRANGERS_MAX,
+        setting="connections",
+        waits=(_TLS, _HEAD, _READER, _CLOSE),
+        read_bytes=http.HEAD_BYTES_MAX,
+        reads="a head",
     ),
     "mqtt": Listener(
         where="`listen` of a gateway",
@@ -178,8 +192,8 @@ so strangers keep no peer out. Connections that have not ended the handshake of 
 
 {_table(HEADS, map(_cells, LISTENERS.values()))}
 
-A number of places can be chosen where a setting is named; of `http.connections`, strangers have three
-quarters, and {http.STRANGERS_MAX} at most. The others are fixed: a smaller number refuses good peers, and a
+A number of places can be chosen where a setting is named; of `http.connections` and `connections`, strangers have
+three quarters, and {http.STRANGERS_MAX} at most. The others are fixed: a smaller number refuses good peers, and a
 larger one helps strangers only ([why](../decisions/limits-of-a-peer.md)). Computing is what the test allows,
 several times what a calm machine needs. A page that answers a stranger may take 60 ms, and a refusal 30 ms.
 A gateway lets new connections in as it finds time (`connections_while_busy`). Brokers and domain servers pay

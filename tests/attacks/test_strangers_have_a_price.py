@@ -36,6 +36,7 @@ from maia.net.addresses import host_and_port
 from maia.net.observer import QuietRecords
 from maia.net.status_endpoint import PUBLIC_PAGES, read_door
 from maia.net.tls import dialling_context
+from maia.share.application import ShareDoor
 from maia.spark.keys.key_server import DeskPass
 from maia.testing import free_port, wait_until
 from maia.wire.codec import encode
@@ -99,6 +100,7 @@ HONEST = {
     "console": _GET % b"/static/icon.svg",
     "mqtt": connect("nobody", "none", "x"),
     "http": _GET % b"/v1",
+    "share": _GET % b"/delta-sharing/shares",
     "status": _GET % b"/metrics",
     "metrics": _GET % b"/metrics",
     "job desk": b"",
@@ -107,7 +109,7 @@ HONEST = {
 TOO_LONG = {
     **dict.fromkeys(["broker", "key server"], (LISTENERS["broker"].read_bytes + 1).to_bytes(4, "big")),
     **dict.fromkeys(
-        ["domain", "console", "http"], b"POST /v1/login HTTP/1.1\r\nContent-Length: 1000000000\r\n"
+        ["domain", "console", "share", "http"], b"POST /v1/login HTTP/1.1\r\nContent-Length: 1000000000\r\n"
     ),
     "mqtt": packet(0x10, b"x" * (LISTENERS["mqtt"].read_bytes + 1))[:9],
     **dict.fromkeys(["status", "metrics"], b"GET /" + b"x" * (LISTENERS["status"].read_bytes + 1)),
@@ -118,6 +120,7 @@ LARGE = {
     "domain": "/openapi.json",
     "console": "/static/console.js",
     "http": "/openapi.json",
+    "share": "/delta-sharing/shares",
     "status": "/metrics",
     "metrics": "/metrics",
 }
@@ -135,6 +138,7 @@ def routes() -> dict[str, list[tuple[str, str]]]:
         "domain": application(None, QuietRecords()),  # type: ignore[arg-type]
         "http": gateway.application(),
         "console": Console.__new__(Console).application(),
+        "share": ShareDoor.__new__(ShareDoor).application(),
     }
     found = {
         name: sorted({(method, one.path) for one in app.routes for method in one.methods - {"HEAD"}})  # type: ignore[attr-defined]
@@ -231,12 +235,13 @@ def listeners(folder: Path) -> Iterator[dict[str, Listener]]:
     metrics = f"127.0.0.1:{free_port()}"
     settings = made.folder / "broker.toml"
     settings.write_text(f'metrics = "{metrics}"\n{settings.read_text()}')
-    shown = f"127.0.0.1:{free_port()}"
+    shown, shared = (f"127.0.0.1:{free_port()}" for _ in range(2))
     commands = {
         "broker": ("broker", "--config", made.folder / "broker.toml"),
         "domain": ("domain", "serve", "--config", made.folder / "domain.toml"),
         "gateway": ("gateway", "mqtt", "--org", made.folder),
         "console": ("console", "serve", "--org", made.folder, "--listen", shown),
+        "share": ("share", "serve", "--org", made.folder, "--listen", shared),
         "job desk": ("job-desk",),
     }
     with ExitStack() as stack:
@@ -262,6 +267,7 @@ def listeners(folder: Path) -> Iterator[dict[str, Listener]]:
             Listener("key server", domain["listen"], pids["domain"], link),
             Listener("domain", domain["api"]["listen"], pids["domain"], unpinned),
             Listener("console", shown, pids["console"]),
+            Listener("share", shared, pids["share"]),
             Listener("mqtt", gateway["listen"], pids["gateway"]),
             Listener("http", gateway["http"]["listen"], pids["gateway"]),
             Listener("status", read_door(made.folder / "broker-data").address, pids["broker"]),

@@ -131,6 +131,16 @@ METRICS: Final[Mapping[str, Mapping[str, str]]] = {
         "maia_key_shut_out_total": "members that lost a key group, by code",
         "maia_history_keys_total": "answers with keys of past epochs",
     },
+    "Sharing servers": {
+        "maia_share_rights": "rights to types that are watched",
+        "maia_share_cache_bytes": "bytes of the files of shared tables",
+        "maia_share_calls": "calls of recipients that are under way",
+        "maia_share_queries": "answers with addresses of files since the server was started",
+        "maia_share_rows": "rows of the files whose addresses were handed out",
+        "maia_share_files": "files, or ranges of them, that were sent",
+        "maia_share_bytes": "bytes of these",
+        "maia_share_refused_total": "calls that were refused, by code",
+    },
     "PostgreSQL connectors": {
         "maia_postgres_ready": "1 while every store and release works",
         "maia_postgres_events_stored_total": "events that were stored in tables",

@@ -29,6 +29,7 @@ from starlette.routing import Route
 
 from maia.api.http_calls import incident_of, query_of, read_body, single_headers
 from maia.clock import system_now
+from maia.error_codes import tables
 from maia.errors import BadInput, MaiaError, Refusal, Unavailable
 from maia.events import SECOND, Instant
 from maia.net.http_listener import let_in
@@ -81,6 +82,11 @@ _BY_CODE: Final = {
     "INPUT-API-METHOD": 405,
     "INPUT-API-TOO-LARGE": 413,
 }
+_SAID: Final = frozenset(tables()["share"]["BadInput"]) | {
+    *tables()["share"]["Refusal"], *tables()["share"]["Unavailable"], "NOT-SHARED",
+    "INPUT-API-CALL", "INPUT-API-TOO-LARGE", "UNAVAILABLE-LOG-INCOMPLETE", "PIPELINE-GRANT-ENDED",
+}  # fmt: skip
+"""Codes whose sentences are for recipients."""
 _BY_FAMILY: Final = ((Refusal, 403), (Unavailable, 503), (BadInput, 400))
 
 
@@ -152,13 +158,16 @@ class ShareDoor:
         return answer
 
     def _refused(self, problem: MaiaError) -> Response:
-        self.counts["refused"] += 1
+        """Answer with a problem: what is not about the call itself, such as a file, only the log says."""
         self._records.count("maia_share_refused_total", 1, {"code": problem.code})
-        self._records.note("refused", {"code": problem.code})
+        text = problem.message
+        if problem.code not in _SAID:
+            text = "this cannot be answered now; the operator of the server finds the reason in its log"
+        self._records.note("refused", {"code": problem.code, "message": problem.message})
         status = _BY_CODE.get(problem.code) or next(
             (number for kind, number in _BY_FAMILY if isinstance(problem, kind)), 400
         )
-        response = _error(status, problem.code, problem.message)
+        response = _error(status, problem.code, text)
         if status == 401:
             response.headers["WWW-Authenticate"] = "Bearer"
         if status in (429, 503):
@@ -235,14 +244,14 @@ class ShareDoor:
 
     # ------------------------------------------------------------ a table
 
-    def _table(self, request: Request) -> tuple[Recipient, SharedName]:
+    async def _table(self, request: Request) -> tuple[Recipient, SharedName]:
         recipient = self._recipient(request)
         self._check_share(request)
-        words = request.path_params
-        return recipient, self.tables.rights.named(recipient, words["schema"], words["table"])
+        schema, table = (str(request.path_params[one]) for one in ("schema", "table"))
+        return recipient, await self._worked(partial(self.tables.rights.named, recipient, schema, table))
 
     async def _version(self, request: Request) -> Response:
-        recipient, table = self._table(request)
+        recipient, table = await self._table(request)
         since = query_of(request, VersionQuery).starting_timestamp
 
         def work() -> int:
@@ -256,7 +265,7 @@ class ShareDoor:
         return Response(b"", 200, {VERSION_HEADER: str(version)})
 
     async def _metadata(self, request: Request) -> Response:
-        recipient, table = self._table(request)
+        recipient, table = await self._table(request)
         query = query_of(request, MetadataQuery)
 
         def work() -> tuple[int, list[bytes]]:
@@ -267,7 +276,7 @@ class ShareDoor:
             return _lines(*await self._worked(work))
 
     async def _query(self, request: Request) -> Response:
-        recipient, table = self._table(request)
+        recipient, table = await self._table(request)
         with self._calling(recipient):
             body = await read_body(request, BODY_MAX)
             try:
@@ -308,7 +317,7 @@ class ShareDoor:
         return f"{self.endpoint}/files/{file}?address={self._addresses.write(file, address)}"
 
     async def _changes(self, request: Request) -> Response:
-        self._table(request)
+        await self._table(request)
         raise changes_are_not_served()
 
     @contextmanager
@@ -383,7 +392,7 @@ class ShareDoor:
             "rights": self.tables.rights.count,
             "cache_bytes": self.tables.files.size,
             "calls": sum(self._calls.values()),
-            **{name: self.counts[name] for name in ("queries", "rows", "files", "bytes", "refused")},
+            **{name: self.counts[name] for name in ("queries", "rows", "files", "bytes")},
         }
 
 

@@ -299,9 +299,14 @@ class Rights:
             if member is not None:
                 member.close()
                 del self._members[recipient.profile]
-            profile = read_profile(Path(recipient.profile))
-            stamp = stamp_of(profile)
-            if str(signing_key(profile).principal) != recipient.principal:
+            try:
+                profile = read_profile(Path(recipient.profile))
+                stamp, key = stamp_of(profile), signing_key(profile)
+            except (MaiaError, OSError) as problem:
+                raise Refusal(
+                    "REFUSED-SHARE-RIGHT", "the member whose right this was is no member any more"
+                ) from problem
+            if str(key.principal) != recipient.principal:
                 raise Refusal("REFUSED-SHARE-RIGHT", "the member whose right this was has another key by now")
             member = _Member(profile, stamp, table_names(profile))
             self._members[recipient.profile] = member
