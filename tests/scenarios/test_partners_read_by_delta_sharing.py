@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
+from random import Random
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
+import maia
 from support.processes import maia as command
-from support.sharing import NOON, PATIENTS, Hospital, names_in, sharing_hospital
+from support.sharing import NOON, PATIENTS, SETTINGS, Hospital, names_in, sharing_hospital
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +79,16 @@ def test_recipients_whose_rights_show_the_same_share_files_and_are_each_on_recor
     hospital: Hospital,
 ) -> None:
     first, second = hospital.partner("one", "office"), hospital.partner("two", "office")
-    before, files = len(hospital.on_record()), len(hospital.files())
+    first.version()
+    before, files = hospital.on_record(), hospital.files()
     assert first.rows("LabResult") == second.rows("LabResult")
-    assert len(hospital.files()) == files
-    after = hospital.on_record()[before:]
-    assert after, hospital.on_record()[:3]
+    assert hospital.files() == files
+    after = hospital.on_record()[len(before) :]
+    assert {one["names"][one["recipient"]]["name"] for one in after} == {"office"}
+    assert {tuple(sorted(one["attributes"])) for one in after} == {("taken", "value", "ward")}
+    ids = {one["id"]: one["name"] for one in hospital.share("list")["recipients"]}
+    reads = (hospital.data / "ledger" / "reads").iterdir()
+    assert {ids.get(one.name.split("-")[1]) for one in reads} >= {"one", "two"}
     checked = command("ledger", "verify", hospital.data / "ledger", cwd=hospital.made.folder)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -196,6 +212,63 @@ def test_no_token_and_no_key_is_in_what_the_server_keeps_or_writes(hospital: Hos
     assert not [one for one in written if secret in one.read_bytes() or token.encode() in one.read_bytes()]
     assert {one.stat().st_mode & 0o077 for one in kept} == {0}
     assert partner.file.stat().st_mode & 0o077 == 0
+
+
+def test_a_download_ends_in_the_middle_with_its_right(hospital: Hospital) -> None:
+    random = Random(17)  # noqa: S311 - a text that cannot be compressed
+    partner = hospital.partner("reader", "clinic")
+    with maia.connect(hospital.made.folder / "lab.maia") as lab:
+        visits = lab.advertise("Visit")
+        for _ in range(2_000):
+            visits.publish(patient=random.randbytes(4_000).hex(), ward="3", value=1, taken=NOON)
+        visits.flush()
+    partner.until_rows(2_000, "Visit")
+    (url, *_) = partner.addresses("Visit")
+    with hospital.http.stream("GET", url) as answer:
+        parts = answer.iter_raw(1 << 16)
+        size = int(answer.headers["content-length"])
+        assert size > 6_000_000
+        got = len(next(parts))
+        hospital.share("remove", "reader")
+        time.sleep(1)
+        with pytest.raises(httpx.RemoteProtocolError):
+            got += sum(map(len, parts))
+    assert got < size
+
+
+def test_a_server_with_a_certificate_is_read_over_tls(tmp_path: Path) -> None:
+    certificate, key = web_certificate(tmp_path)
+    settings = f'{SETTINGS}[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n'
+    with sharing_hospital(tmp_path, settings) as hospital:
+        partner = hospital.partner("institute", "office")
+        assert partner.profile["endpoint"] == f"https://127.0.0.1:{hospital.port}/delta-sharing"
+        context = ssl.create_default_context(cafile=certificate)
+        hospital.http = httpx.Client(trust_env=False, verify=context, timeout=60)
+        partner.until_rows(2)
+        (url, *_) = partner.addresses()
+        assert hospital.http.get(url).content[:4] == b"PAR1"
+        hospital.http.close()
+
+
+def web_certificate(folder: Path) -> tuple[Path, Path]:
+    """Write an ordinary certificate for this machine, and its key."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "share.example")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(17)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, SHA256())
+    )
+    files = folder / "share.crt", folder / "share.pem"
+    files[0].write_bytes(made.public_bytes(Encoding.PEM))
+    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return files
 
 
 def test_metrics_count_and_a_server_that_is_stopped_ends_well(tmp_path: Path) -> None:

@@ -148,7 +148,13 @@ def list_(file: ShareFile) -> Answer:
         "",
         lines or "no recipients",
         recipients=[
-            {"name": one.name, "profile": one.profile, "principal": one.principal, "until": str(one.expires)}
+            {
+                "name": one.name,
+                "id": one.id,
+                "profile": one.profile,
+                "principal": one.principal,
+                "until": str(one.expires),
+            }
             for one in found
         ],
     )

@@ -294,7 +294,7 @@ class ShareDoor:
         with self._shown(recipient, table, query.version, query.timestamp) as shown:
             chosen = _enough(shown.version.files, query.limit_hint)
             about = _metadata_of(shown, table)
-            self.tables.hand_out(shown, chosen)
+            read = self.tables.hand_out(recipient, shown, chosen)
             until = Instant(system_now() + self._config.address_s * SECOND)
             address = FileAddress(recipient.id, table.word, shown.right.shown_class, int(until))
             version = shown.version.version
@@ -309,6 +309,8 @@ class ShareDoor:
                 )
                 for one in chosen
             ]
+        told = {"recipient": recipient.name, "type": table.word, "version": version, "files": len(chosen)}
+        self._records.note("handed-out", {**told, "read": read})
         self.counts["queries"] += 1
         self.counts["rows"] += sum(one.rows for one in chosen)
         return version, [protocol_line(), about, *files]

@@ -161,14 +161,18 @@ class SharedTables:
 
     # -------------------------------------------------------- on record
 
-    def hand_out(self, shown: Shown, files: Sequence[SharedFile]) -> None:
-        """Put on record that these files are handed out; raise if the right has ended meanwhile."""
-        parts, read = shown.right.parts(), f"share-{uuid4().hex}"
+    def hand_out(self, recipient: Recipient, shown: Shown, files: Sequence[SharedFile]) -> str:
+        """Put on record that these files are handed out; raise if the right has ended meanwhile.
+
+        Return what the read is called, which says for which recipient of the member it was.
+        """
+        parts, read = shown.right.parts(), f"share-{recipient.id}-{uuid4().hex}"
         for one in files:
             with self.files.open(one.names[1]) as file:
                 put_on_record(parts, file.read(), read)
         if not shown.right.holds(self.rights.asking):
             raise right_has_ended()
+        return read
 
 
 def right_has_ended() -> Refusal:
