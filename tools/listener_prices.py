@@ -196,9 +196,9 @@ A number of places can be chosen where a setting is named; of `http.connections`
 have three quarters, and {http.STRANGERS_MAX} at most. The others are fixed: a smaller number refuses good
 peers, and a larger one helps strangers only ([why](../decisions/limits-of-a-peer.md)). Computing is what the
 test allows, several times what a calm machine needs. A page that answers a stranger may take 60 ms, and a
-refusal 30 ms. A gateway lets new connections in as it finds time (`connections_while_busy`). Brokers and domain
-servers pay for every handshake that is asked for: where anyone can reach them, limit the connections a second
-in front.
+refusal 30 ms. A gateway lets new connections in as it finds time (`connections_while_busy`). Brokers and
+domain servers pay for every handshake that is asked for: where anyone can reach them, limit the connections a
+second in front.
 
 ## What an account of a gateway can hold
 
