@@ -144,10 +144,8 @@ def test_a_right_that_is_revoked_ends_within_a_second(hospital: Hospital) -> Non
     (address, *_) = partner.addresses()
     assert hospital.http.get(address).status_code == 200
     made.revoke("temp")
-    revoked = time.monotonic()
-    while hospital.http.get(address).status_code == 200:
-        assert time.monotonic() < revoked + 30
-    assert time.monotonic() < revoked + 1.5, "a machine that is busy has half a second more"
+    time.sleep(1)
+    assert hospital.http.get(address).status_code == 403
     assert partner.query().status_code == 403
     assert hospital.http.get(address).status_code == 403
     assert partner.asked("/shares/hospital/all-tables").json() == {"items": []}
@@ -276,6 +274,10 @@ def test_metrics_count_and_a_server_that_is_stopped_ends_well(tmp_path: Path) ->
         partner = hospital.partner("institute", "office")
         partner.until_rows(2)
         assert len(partner.rows("LabResult")) == 2
+        kept = [one.read_bytes() for one in hospital.data.rglob("*") if one.is_file()]
+        assert len(kept) > 5
+        assert not [one for one in kept for word in PATIENTS if word.encode() in one]
+        assert {tuple(names_in(one)) for one in hospital.files()} == {("ward", "value", "taken")}
         door = json.loads((hospital.data / "status.door").read_text())
         text = hospital.http.get(f"http://{door['address']}/metrics").text
         numbers = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("maia_share_"))

@@ -60,7 +60,7 @@ _Result = TypeVar("_Result")
 _Handler = Callable[[Request], Awaitable[Response]]
 
 BODY_MAX: Final = 256 << 10
-WORKERS: Final = 16
+WORKERS: Final = 64
 """Calls that are worked on at one time."""
 _CHUNK: Final = 1 << 20
 _LOOK_S: Final = 0.5

@@ -91,7 +91,13 @@ class SharedFiles:
         with self._lock:
             self._sizes.pop(name, None)
             self._sizes[name] = size
-        self._make_room({*needed, name})
+        try:
+            self._make_room({*needed, name})
+        except Unavailable:
+            with self._lock:
+                (self._folder / name).unlink(missing_ok=True)
+                del self._sizes[name]
+            raise
         return called, size
 
     def put(self, data: bytes, suffix: str, needed: Iterable[str] = ()) -> tuple[str, int]:

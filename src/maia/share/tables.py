@@ -33,6 +33,8 @@ _SMALL_BYTES: Final = 16 << 20
 SMALL_MAX: Final = 32
 """Small files of one table: with one more, all are written anew."""
 _MS: Final = 1000
+_LOCKS: Final = 64
+"""Tables that are written at one time, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,9 @@ class SharedTables:
         self._versions = TableVersions(config.data / "versions")
         self._config, self._clock = config, clock
         self._folder = LogFolder(config.log)
-        self._lock = threading.Lock()
+        self._looking = threading.Lock()
         self._looks: dict[bytes, tuple[float, TypeInLog]] = {}
-        self._writing: dict[bytes, threading.Lock] = {}
+        self._writing = [threading.Lock() for _ in range(_LOCKS)]
 
     def close(self) -> None:
         """Forget all keys, and chain what was put on record."""
@@ -125,16 +127,14 @@ class SharedTables:
 
     def _looked(self, type_id: bytes) -> tuple[float, TypeInLog]:
         """Return what the log has of a type, and when it was looked at: not again and again."""
-        with self._lock:
+        with self._looking:
             known = self._looks.get(type_id)
             if known is None or time.monotonic() > known[0] + self._config.refresh_s:
                 known = self._looks[type_id] = time.monotonic(), self._folder.of_type(type_id)
             return known
 
     def _brought_up_to_date(self, right: Right, found: TypeInLog) -> TableVersion:
-        with self._lock:
-            lock = self._writing.setdefault(right.shown_class, threading.Lock())
-        with lock:
+        with self._writing[right.shown_class[0] % _LOCKS]:
             before = self._usable(right)  # another call may have written it
             if before is not None and _is_of(before, found):
                 return before

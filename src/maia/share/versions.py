@@ -70,6 +70,8 @@ class TableVersions:
     def __init__(self, folder: Path) -> None:
         """Keep a small file for each class of right in a folder of the server's own."""
         make_private_folder(folder)
+        for one in sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime_ns)[:-CLASSES_MAX]:
+            one.unlink()
         self._folder, self._lock = folder, threading.Lock()
         self._known: dict[bytes, tuple[TableVersion, ...]] = {}
 

@@ -55,6 +55,7 @@ def test_a_table_that_needs_more_room_than_there_is_is_refused(tmp_path: Path) -
         put(files, 3, needed=(first, second))
     assert refused.value.code == "UNAVAILABLE-SHARE-FULL"
     assert files.has([first, second])
+    assert files.size == sum(one.stat().st_size for one in tmp_path.iterdir()) == 2 * KB
 
 
 def test_the_next_run_takes_over_what_is_whole_and_bounded(tmp_path: Path) -> None:
