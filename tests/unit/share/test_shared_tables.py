@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +23,10 @@ from maia.share.recipients import Recipient, RecipientFolder
 from maia.share.rights import SharedName, table_names
 from maia.share.tables import SharedTables, Shown
 from maia.share.versions import TableVersion
-from maia.types import definition_to_text
+from maia.spark.governed.plan import Access, governed_read
+from maia.spark.governed.reader import Reader
+from maia.spark.keys.key_server import job_desk
+from maia.types import SealingLevel, definition_to_text
 from support.governed import (
     CAMERA,
     NOON,
@@ -220,3 +223,28 @@ def test_names_are_what_clients_can_write(city: World) -> None:
     (name,) = table_names(read_profile(Path(whole.profile))).values()
     assert (name.schema, name.table, name.word) == ("types", "uk_gov_Numberplate", "uk.gov.Numberplate")
     assert city.tables.rights.named(whole, "TYPES", "UK_GOV_numberplate") == name
+
+
+def test_a_class_of_right_is_all_that_decides_what_is_shown(tmp_path: Path) -> None:
+    """D19: a hidden attribute, a row less, another time, a signer that is revoked: other files."""
+    log = Recorded(tmp_path, SealingLevel.ATTRIBUTE)
+
+    def class_of(*rights: SignedCertificate, who: SigningKey = READER, signed: bool = True) -> bytes:
+        with job_desk() as desk:
+            keys = log.keys(desk)
+            keys = keys if signed else replace(keys, signers={})
+            read = Reader(who.principal, rights)
+            return governed_read(Access(read, (log.event_type,), keys)).shown_class
+
+    plain = class_of(grant())
+    assert plain == class_of(grant()) == class_of(grant(CAMERA), who=CAMERA)
+    blurred = "location := first(location, 3)"
+    others = [
+        class_of(grant(attributes=[PLATE])),
+        class_of(grant(restriction="speed < 50")),
+        class_of(grant(validity=between(0, 1))),
+        class_of(grant(), signed=False),
+        class_of(grant(rule=blurred)),
+        class_of(grant(CAMERA, rule=blurred), who=CAMERA),
+    ]
+    assert len({plain, *others}) == 1 + len(others)

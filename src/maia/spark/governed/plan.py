@@ -194,7 +194,7 @@ class GovernedRead:
         """Return a digest that readers share exactly if all frames show the same to them.
 
         What is made with a reader's own secrets, or depends on what is said of the reader itself, it shares
-        with no other.
+        with no other. Whose frames count is a part of it: those of a signer that was revoked are gone.
         """
         own = self.requirements != FrameRequirements() or any(
             window.transformations for one in self.slices for window in one.view.windows
@@ -209,6 +209,7 @@ class GovernedRead:
                 sorted(one.asks),
                 sorted(mark or b"" for mark in one.classes),
                 None in one.classes,
+                _written_down(self._signers(one.slice, self.access.reader)),
             )
             for one in self.plans
         ]
@@ -410,6 +411,14 @@ def _check_result(slices: Sequence[Slice], shown_as: VerifiedType | None) -> Non
             raise BadInput(
                 "INPUT-SHOWN-AS", f"your right shows events of this type as {named}: name that one"
             )
+
+
+def _written_down(signers: AcceptedSigners) -> list[object]:
+    """Return whose frames count, and when, in one order."""
+    return [
+        (key, sorted((one.since, one.until, sorted(one.uids), view_to_bytes(one.view)) for one in rights))
+        for key, rights in sorted(signers.by_key.items())
+    ]
 
 
 def _delivered(event_type: VerifiedType, columns: Collection[str] | None) -> tuple[Attribute, ...]:
