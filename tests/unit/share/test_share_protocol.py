@@ -51,6 +51,10 @@ def test_an_address_says_what_was_written_and_nothing_else() -> None:
     ):
         with pytest.raises(Refusal):
             BOOK.read(file, said, at)
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    for other in letters.replace(text[-1], ""):  # some of which are the same bytes in base64
+        with pytest.raises(Refusal):
+            BOOK.read(FILE, text[:-1] + other, NOW)
     with pytest.raises(Refusal):
         AddressBook(b"t" * 32).read(FILE, text, NOW)
     assert "sss" not in repr(BOOK)
