@@ -32,7 +32,7 @@ from maia.profile import Profile, read_profile
 from maia.share.config import ShareConfig
 from maia.share.recipients import Recipient
 from maia.share.writing import ShownPart
-from maia.spark.open_log import RecordedLog, RecordedTable, open_log
+from maia.spark.open_log import RecordedLog, RecordedTable, open_log, rows_for_tasks
 
 _Result = TypeVar("_Result")
 
@@ -119,7 +119,7 @@ class Right:
                 names = [one.name for one in self.shown]
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # what is missing is in the metadata of the table
-                    found = list(self._table.seen_rows(_LOCAL, _LOCAL))
+                    found = list(rows_for_tasks(self._table, _LOCAL, _LOCAL))
                 self._parts = [
                     ShownPart(narrow := seen.narrowed(names), ledger.narrowed(narrow.delivered))
                     for seen, ledger in found
