@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from maia.broker.links.cursors import KEPT_CURSOR, Cursor, cursor_from_bytes
+from maia.broker.links.runs import KEPT_RUNS
 from maia.broker.settings import BrokerLimits, RecordingSettings
 from maia.client import Accepted, Acknowledged, Delivered, Notice
 from maia.client.entries import Subscribed
@@ -51,7 +52,11 @@ class Archive:
         """Return the cursor on the broker's disk: what is acknowledged, and what seals positions."""
         disk = self.city.network.host(BROKER).disk
         kept = [cursor_from_bytes(data) for name, data in disk.items() if name.startswith(KEPT_CURSOR)]
-        return kept[0] if kept else None
+        if not kept:
+            return None
+        if KEPT_RUNS in disk:
+            kept[0].runs.reload(disk[KEPT_RUNS])
+        return kept[0]
 
     def hear(self, notice: Notice) -> None:
         if isinstance(notice, Accepted):
