@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from maia.cli.output import use_json
 from maia.cli.progress import patience
 from maia.testing import wait_until
+
+
+@pytest.fixture(autouse=True)
+def for_people() -> None:
+    """Whatever a command before, in this process, was asked for."""
+    use_json(False)
 
 
 def test_what_takes_long_says_what_it_is_doing(capsys: pytest.CaptureFixture[str]) -> None:

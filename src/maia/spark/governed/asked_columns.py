@@ -52,7 +52,9 @@ class TableRows:
     # Any: pyarrow is not typed.
     def of_task(self, task: int, columns: frozenset[str]) -> Iterator[Any]:
         """Yield some columns of what a task shows, each batch after it is on record."""
-        seen = self.seen.narrowed(columns)
+        # Which rows a filter of the reader's own passes, shows what it compares.
+        told = columns if self.ledger is None else columns | self.seen.filtered_by
+        seen = self.seen.narrowed(told)
         shown = seen.of(seen.opener.opened(seen.opener.ranges[task]))
         if self.ledger is None:
             return (one.shown for one in shown)

@@ -46,6 +46,7 @@ from maia.ledger.records import (
 )
 from maia.places import place_of
 from maia.policy import Request, View, gather_evidence
+from maia.predicates import attributes_of
 from maia.private_files import make_private_folder
 from maia.spark.governed.opener import HIDDEN, SHOWN_META, FrameOpener, OpenedBatch, OpenedRows
 from maia.spark.governed.plan import GovernedRead, Plan, summary_of_frames
@@ -88,6 +89,12 @@ class SeenRows:
         """Return the names and types of the columns."""
         meta = [pa.field(name, SHOWN_META[name]) for name in self.meta]
         return pa.schema([*(pa.field(one.name, ARROW_TYPES[one.kind]) for one in self.delivered), *meta])
+
+    @property
+    def filtered_by(self) -> frozenset[str]:
+        """Return the attributes, by name, of which the reader's own filter asks."""
+        asked = frozenset[AttributeUid]().union(*(attributes_of(view.interest) for view, _ in self.views))
+        return frozenset(one.name for one in self.delivered if one.uid in asked)
 
     def narrowed(self, columns: Collection[str]) -> SeenRows:
         """Return the same of some columns, by name: nothing is opened for the others alone."""
