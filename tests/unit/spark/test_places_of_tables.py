@@ -35,6 +35,7 @@ from support.governed import (
     rows_of,
     sightings,
 )
+from support.moody_store import MoodyStore
 from support.object_store import forgotten_stores, upload
 
 
@@ -199,3 +200,37 @@ def test_a_store_that_is_away_is_said_in_one_line(bucket, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with forgotten_stores(), raises("PLACE-UNREACHABLE", match="cannot be listed: NETWORK_CONNECTION"):
         bucket.listed()
+
+
+@pytest.fixture
+def moody(object_store, monkeypatch):
+    store = MoodyStore(object_store.port)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.address)
+    with forgotten_stores():
+        yield store
+    store.close()
+
+
+def test_a_store_that_is_busy_for_a_moment_costs_no_row_and_one_that_stays_so_is_said(log, moody, desk):
+    """What was read is whole, or refused with one sentence, whatever the store answers."""
+    made, place = log
+    table = ArrowTable(
+        decided(event_type=made.event_type, reader=reader(), keys=made.keys(desk)), log=str(place)
+    )
+    moody.refuses = 2
+    assert table.read().num_rows == 40
+    moody.refuses = 1 << 20
+    with raises("PLACE-UNREACHABLE", "LOG-DAMAGED"):
+        table.read()
+
+
+def test_a_store_that_says_nothing_is_given_up_in_one_sentence(log, moody, desk, monkeypatch):
+    made, place = log
+    monkeypatch.setattr("maia.places.place._REQUEST_S", 1)
+    with forgotten_stores():
+        table = ArrowTable(
+            decided(event_type=made.event_type, reader=reader(), keys=made.keys(desk)), log=str(place)
+        )
+        moody.hangs.set()
+        with raises("PLACE-UNREACHABLE"):
+            table.read()
