@@ -23,7 +23,7 @@ class MoodyStore:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:  # noqa: N802 - the name that the library calls
+            def do_GET(self) -> None:
                 if store.hangs.is_set():
                     store.over.wait(120)
                     self.close_connection = True
