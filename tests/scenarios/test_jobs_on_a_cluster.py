@@ -203,6 +203,9 @@ def program(
         )
     try:
         yield process
+    except AssertionError as failed:
+        failed.add_note(f"{name} said last:\n" + (folder / f"{name}.log").read_text(errors="replace")[-3000:])
+        raise
     finally:
         process.kill()
         process.wait()
