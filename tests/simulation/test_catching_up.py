@@ -219,6 +219,70 @@ def test_a_log_that_is_lost_before_it_was_filled_is_filled_from_where_it_was(mon
     assert set(told.written) == told.safe
 
 
+def test_a_log_that_is_lost_soon_after_a_brokers_first_start_is_known_to_be_another_one():
+    """D1, B11: its reader is told, and what others have of it comes again, marked as late."""
+    city, told = city_with_archive(RecordingCity, 48_113)
+    city.told, network, office = told, city.network, city.offices[0]
+    _publish(city, 2)
+    network.run_for(1)
+    had = set(told.written)
+    assert had == told.safe
+    came: list[Delivered] = []
+
+    def hear(notice: Notice) -> None:
+        told.hear(notice)
+        if isinstance(notice, Delivered):
+            came.append(notice)
+        if isinstance(notice, Ended):
+            assert notice.problem.code == "REFUSED-DURABLE-OTHER-LOG"
+            told.entry = office.client.subscribe(city.known, durable="archive")
+
+    office.client.on_notice = hear
+    network.crash(READING)
+    network.host(READING).log.clear()
+    network.restart(READING)
+    network.run_for(60)
+    assert told.gaps == ["UNAVAILABLE-LOG-LOST"]
+    again = [one for one in came if {int(row[TIMESTAMP]) for row in one.frame.events()} <= had]
+    assert again and all(one.is_late for one in again)
+    _publish(city, 1)
+    network.run_for(20)
+    assert set(told.written) == told.safe > had
+    assert not came[-1].is_late
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["its places were known", "it was never heard of"])
+def test_what_a_broker_recorded_while_it_was_away_is_fetched_though_nobody_publishes_there_any_more(is_known):
+    """D1, B11: the log that would ask for it was lost meanwhile, and all others have answered since."""
+    city, told = city_with_archive(lambda *a, **k: SealedCity(*a, keeps_history=True, **k), 48_113)
+    city.told, network, office = told, city.network, city.offices[0]
+    away = [PUBLISHING, *(camera.name for camera in city.cameras)]
+    if is_known:
+        _publish(city, 2)
+        network.run_for(80)
+        assert set(told.written) == told.safe
+
+    def hear(notice: Notice) -> None:
+        told.hear(notice)
+        if isinstance(notice, Ended):
+            told.entry = office.client.subscribe(city.known, durable="archive")
+
+    office.client.on_notice = hear
+    network.partition(away)
+    _publish(city, 4)
+    network.crash(READING)
+    network.host(READING).log.clear()
+    network.restart(READING)
+    network.run_for(200)
+    assert told.safe - set(told.written)
+    for camera in city.cameras:
+        network.crash(camera.name)
+    network.run_for(100)
+    network.heal()
+    network.run_for(200)
+    assert set(told.written) == told.safe
+
+
 def test_where_a_log_is_put_back_a_position_of_before_is_refused_also_when_the_log_has_come_that_far():
     """D1, B11: positions behind a backup are given a second time; to go on there would leave events out."""
     city, told = city_with_archive(RecordingCity, 48_113)

@@ -15,7 +15,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -45,6 +45,16 @@ class BadCursor(BadInput):
     code = "INPUT-KEPT-CURSOR"
 
 
+class UnderWay(NamedTuple):
+    """A frame that was delivered and is not acknowledged."""
+
+    position: int
+    size: int = 0
+    others_since: Instant | None = None
+    """Since when other brokers may have it."""
+    published_at: Instant | None = None
+
+
 @dataclass(slots=True)
 class Cursor:
     """One durable subscription, whether its owner is here or not."""
@@ -62,8 +72,12 @@ class Cursor:
     """The position to deliver next."""
     seen_at: Instant | None = None
     """When the newest that was acknowledged was published: from there on a lost log is fetched again."""
-    under_way: deque[tuple[int, int, Instant | None]] = field(default_factory=deque, repr=False)
-    """Position and size of what was delivered and is not acknowledged, and since when others have it."""
+    had_upto: Instant | None = None
+    """The latest moment at which something was published that was acknowledged."""
+    had_before: Instant | None = None
+    """The same in a log that was lost: what was published before that is late in this one."""
+    under_way: deque[UnderWay] = field(default_factory=deque, repr=False)
+    """What was delivered and is not acknowledged."""
     bytes_under_way: int = 0
     holder: tuple[LinkId, int] | None = None
     """The link and reference of the owner, while it is here."""
@@ -103,7 +117,7 @@ class Cursor:
         if arrived is not None and arrived > self.seen:
             # Arrived is not acknowledged: if the client fails now, the next one gets it again.
             self.next = arrived + 1
-            self.delivered(arrived, 0)
+            self.delivered(UnderWay(arrived))
 
     def sealed(self, position: int) -> bytes:
         """Return a position as its owner gets it: the same one always looks the same."""
@@ -137,10 +151,19 @@ class Cursor:
         self.gaps_told += len(found)
         return found
 
-    def delivered(self, position: int, size: int, recorded_at: Instant | None = None) -> None:
+    def delivered(self, what: UnderWay) -> None:
         """Take note of what is under way now."""
-        self.under_way.append((position, size, recorded_at))
-        self.bytes_under_way += size
+        self.under_way.append(what)
+        self.bytes_under_way += what.size
+
+    def begin_in_another_log(self, now: Instant) -> None:
+        """Take note that the log was lost: of what comes from others, its owner may have had later ones."""
+        if self.had_upto is not None:
+            self.had_before = min(self.had_upto, now)  # a publisher's clock may be ahead
+
+    def had_later(self, published_at: Instant) -> bool:
+        """Return whether its owner had something that was published later, in a log before this one."""
+        return self.had_before is not None and published_at <= self.had_before
 
     def passed(self) -> None:
         """Take note that all before `next` is done: with nothing under way, it is seen."""
@@ -150,10 +173,12 @@ class Cursor:
     def acknowledge(self, position: int) -> bool:
         """Take note of what the owner has had; say whether that is news. Nobody acknowledges the future."""
         position = min(position, self.next - 1)
-        while self.under_way and self.under_way[0][0] <= position:
-            _, size, recorded_at = self.under_way.popleft()
-            self.bytes_under_way -= size
-            self.seen_at = recorded_at or self.seen_at
+        while self.under_way and self.under_way[0].position <= position:
+            had = self.under_way.popleft()
+            self.bytes_under_way -= had.size
+            self.seen_at = had.others_since or self.seen_at
+            if had.published_at is not None:
+                self.had_upto = max(had.published_at, self.had_upto or had.published_at)
         is_news = position > self.seen
         self.seen = max(self.seen, position)
         self.passed()
@@ -168,8 +193,8 @@ class Cursor:
     def kept(self, link: LinkId | None = None) -> Keep:
         """Return what puts it on disk as it is, before its owner at a link is answered."""
         self.kept_seen = self.seen
-        seen_at = None if self.seen_at is None else int(self.seen_at)
-        data = _Kept(self.owner, self.name, self.type_id, self.key, self.seen, self.gaps, seen_at)
+        moments = map(_number_of, (self.seen_at, self.had_upto, self.had_before))
+        data = _Kept(self.owner, self.name, self.type_id, self.key, self.seen, self.gaps, *moments)
         return Keep(self._file, msgspec.msgpack.encode(data), link)
 
     def forgotten(self, link: LinkId) -> Keep:
@@ -182,8 +207,19 @@ class Cursor:
         return KEPT_CURSOR + sha256(self.owner + self.name.encode()).hexdigest()
 
 
+def _number_of(moment: Instant | None) -> int | None:
+    return None if moment is None else int(moment)
+
+
+def _moment_of(number: int | None) -> Instant | None:
+    return None if number is None else Instant(number)
+
+
 def _of_run(run: bytes) -> list[bytes] | None:
     return [run] if run else None
+
+
+_Moment = Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)]
 
 
 class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -195,7 +231,9 @@ class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     key: Annotated[bytes, Meta(min_length=CURSOR_KEY_BYTES, max_length=CURSOR_KEY_BYTES)]
     seen: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     gaps: list[tuple[int, str, str]] = []
-    seen_at: Annotated[int, Meta(ge=INSTANT_MIN, le=INSTANT_MAX)] | None = None
+    seen_at: _Moment | None = None
+    had_upto: _Moment | None = None
+    had_before: _Moment | None = None
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(_Kept)
@@ -207,5 +245,11 @@ def cursor_from_bytes(data: bytes) -> Cursor:
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise BadCursor("what was kept as a cursor cannot be read") from problem
     about = found.owner, found.name, found.type_id, found.key, found.seen
-    seen_at = None if found.seen_at is None else Instant(found.seen_at)
-    return Cursor(*about, kept_seen=found.seen, gaps=found.gaps, seen_at=seen_at)
+    return Cursor(
+        *about,
+        kept_seen=found.seen,
+        gaps=found.gaps,
+        seen_at=_moment_of(found.seen_at),
+        had_upto=_moment_of(found.had_upto),
+        had_before=_moment_of(found.had_before),
+    )

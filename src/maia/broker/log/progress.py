@@ -110,6 +110,7 @@ class Round:
 
     request: FetchRequest
     """The one that was sent last."""
+    began_at: Instant
     again_at: Instant | None = None
     """When there is reason for another round, if no other is due before."""
     resumes_at: int | None = None
@@ -139,8 +140,14 @@ class Progress:
     """By broker."""
     whole: dict[bytes, LogPlace] = field(default_factory=dict, repr=False)
     """The places when nothing was missing: from there on others are asked while something is."""
+    whole_at: Instant | None = None
+    """When that was: if this log is lost, others are asked for what they recorded since."""
     asked: dict[bytes, LogPlace] = field(default_factory=dict, repr=False)
     """The places of the round that is under way."""
+    recorders: set[bytes] = field(default_factory=set, repr=False)
+    """Whose places were known before this log was lost, and who have not answered since."""
+    newcomers: set[LinkId] = field(default_factory=set, repr=False)
+    """Neighbours that have come since the last round: nobody knows what was recorded there meanwhile."""
     is_interrupted: bool = False
     """Whether the last round for what is missing came to no end: the next one goes on at its places."""
     settled: DuplicateMemory = field(default_factory=lambda: DuplicateMemory(_LIMITS), repr=False)
@@ -190,6 +197,8 @@ class Progress:
         was missing still is.
         """
         fresh = Progress(now, is_cut=True, sources=dict(self.sources), judged=dict(self.judged))
+        fresh.recorders = {*self.places, *self.recorders}
+        fresh.whole_at = self.since if self.whole_at is None else self.whole_at
         for one in self.missing():
             stream = one.publisher, one.stream
             fresh.heard[*stream, self.sources.get(stream, b"")] = one.last
@@ -403,6 +412,7 @@ class Progress:
             is_on = before is None or before.log != place.log or place.position > before.position
             is_more = is_more or (is_on and place.position < end)
             self.places.pop(broker, None)
+            self.recorders.discard(broker)
             self.places[broker] = self.asked[broker] = place
         while len(self.places) > PLACES_MAX:
             del self.places[next(iter(self.places))]
@@ -465,6 +475,8 @@ class _KeptType(msgspec.Struct, array_like=True, frozen=True):
     settled: bytes = b""
     told: bytes = b""
     heard: list[tuple[bytes, bytes, bytes, int]] = []
+    recorders: list[bytes] = []
+    whole_at: int | None = None
 
 
 class _KeptProgress(msgspec.Struct, array_like=True, frozen=True):
@@ -491,6 +503,8 @@ def progress_to_bytes(
             one.settled.exported(),
             one.told.exported(),
             [(*about, number) for about, number in one.heard.items()],
+            sorted(one.recorders),
+            None if one.whole_at is None else int(one.whole_at),
         )
         for type_id, one in progress.items()
     ]
@@ -517,6 +531,8 @@ def progress_from_bytes(
             settled=_memory_from_bytes(one.settled),
             told=_memory_from_bytes(one.told),
             heard={(publisher, stream, signer): number for publisher, stream, signer, number in one.heard},
+            recorders=set(one.recorders),
+            whole_at=None if one.whole_at is None else Instant(one.whole_at),
             is_cut=True,
         )
         for one in kept.types

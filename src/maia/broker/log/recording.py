@@ -48,6 +48,8 @@ from maia.wire.effects import Effect, Keep, LinkId, LogAtStart, Logged, Record
 from maia.wire.messages import Carried, FetchLog, LogPlace, Recorded, RecordedRun, Unblinded, signer_of
 
 KEPT_POSITION: Final = "log-position"
+KEPT_REACHED: Final = "log-reached"
+"""A position that the log has come to: one that ends before it is another one."""
 NO_LOG: Final = LogAtStart()
 _TAIL_FRAMES: Final = 4096
 _TAIL_BYTES: Final = 8 << 20
@@ -91,6 +93,8 @@ class Recording:
     """Why the disk takes nothing at this moment, if that is so."""
     runs: LogRuns = field(default_factory=LogRuns, repr=False)
     """In which run of this broker which positions were recorded."""
+    has_reached: bool = False
+    """Whether it is kept that this run has recorded something."""
     is_replaced: bool = False
     """Whether this log is not the one whose positions were kept: that one is lost, or newer."""
     left_out: set[bytes] = field(default_factory=set)
@@ -137,8 +141,7 @@ class Recording:
             return False
         progress = self.progress_of(frame.type_id, turn.now)
         new = progress.note(frame, unjudged)
-        if progress.note_signer(frame, unjudged):
-            self.keep_progress(turn)
+        is_news = progress.note_signer(frame, unjudged)
         if isinstance(frame, Carried) and not signer_of(frame) and new not in (0, identity_of(frame)[2]):
             whole = frame.kept or range(frame.rows)
             fresh = set(rows_in(new, among=whole))
@@ -151,6 +154,8 @@ class Recording:
             self._note_late(self.next_position)
         data = encode_known(frame)
         turn.add(Record(self.number(frame.type_id, data, turn.now), data))
+        if is_news:
+            self.keep_progress(turn)  # once the frame is safe: its number is known there
         turn.count("maia_recorded_total")
         return True
 
@@ -210,6 +215,10 @@ class Recording:
             while len(self.tail) > _TAIL_FRAMES or (self.tail_bytes > _TAIL_BYTES and len(self.tail) > 1):
                 self.tail_bytes -= len(self.tail.popleft()[1].data)
         self.upto = max(self.upto, upto)
+        if not self.has_reached:
+            # The position itself is kept with the next lease: a log that is lost before that is lost, too.
+            self.has_reached = True
+            turn.keep(_kept_reached(self.upto + 1))
         while self.waiting and self.waiting[0][0] <= self.upto:
             turn.add(self.waiting.popleft()[1])
 
@@ -300,6 +309,8 @@ class Recording:
             self.asked.discard((type_id, asked))
             if type_id in self.progress:
                 self.progress[type_id].is_cut = True
+        for progress in self.progress.values():
+            progress.newcomers.discard(link)
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks for."""
@@ -373,7 +384,8 @@ class Recording:
         except BadInput as problem:
             if KEPT_PROGRESS in kept_before:
                 turn.note("kept-dropped", name=KEPT_PROGRESS, code=problem.code)
-        if not self.id or self.next_position < first_to_reread(kept_before):
+        reached = _position_from_bytes(kept_before.get(KEPT_REACHED, b""))
+        if not self.id or self.next_position < max(reached, first_to_reread(kept_before)):
             # Another log, or one that was restored from a copy: its positions mean something else.
             self.is_replaced = bool(self.id)
             before, self.id, self.progress = self.progress, random(LOG_ID_BYTES), {}
@@ -381,12 +393,14 @@ class Recording:
             for type_id, known in before.items():
                 self.progress[type_id] = known.in_another_log(turn.now)
             turn.add(self.kept_progress())
-            turn.add(self._kept_position())  # or it would be taken for another one at the next start
+            # Or it would be taken for another one at the next start.
+            turn.add(self._kept_position(), _kept_reached(self.next_position))
 
     def begin_at(self, type_id: bytes, since: Instant, now: Instant) -> None:
         """Fetch of a type what others have recorded from a moment on, in place of what this log has lost."""
         progress = self.progress_of(type_id, now)
-        progress.since = min(progress.since, since)
+        # What its readers had last may be newer than what this log was still to fetch.
+        progress.since = min(progress.since, since, progress.whole_at or since)
         progress.is_cut = True
         self.look_for(type_id)
 
@@ -402,10 +416,18 @@ def new_recording(principal: Principal, settings: BrokerSettings, types: KnownTy
 
 def first_to_reread(kept_before: Mapping[str, bytes]) -> int:
     """Return from which position on the log has to be read again at the start."""
+    return _position_from_bytes(kept_before.get(KEPT_POSITION, b""))
+
+
+def _position_from_bytes(kept: bytes) -> int:
     try:
-        return max(1, msgspec.msgpack.decode(kept_before[KEPT_POSITION], type=int))
-    except (KeyError, msgspec.MsgspecError):
+        return max(1, msgspec.msgpack.decode(kept, type=int))
+    except msgspec.MsgspecError:
         return 1
+
+
+def _kept_reached(position: int) -> Keep:
+    return Keep(KEPT_REACHED, msgspec.msgpack.encode(position))
 
 
 def _recognise(

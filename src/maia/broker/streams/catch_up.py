@@ -174,8 +174,11 @@ class CatchUp:
         for type_id in self._of_interest():
             if self.router.flooding is not None:
                 log.interest_sent(type_id, link)
-            elif type_id in log.progress and log.progress[type_id].is_cut:
-                log.look_for(type_id)
+            elif (progress := log.progress.get(type_id)) is not None:
+                if link in self.log_requests.everybody(type_id):
+                    progress.newcomers.add(link)
+                if progress.newcomers or progress.is_cut:
+                    log.look_for(type_id)
 
     def begin_due(self, turn: Turn) -> None:
         """Begin the rounds that are due."""
@@ -227,7 +230,7 @@ class CatchUp:
             is_missing = self.recording.takes_all(type_id) and any(progress.missing())
             if not (is_missing and progress.is_interrupted):
                 progress.asked = dict(progress.whole if is_missing else progress.places)
-            progress.round = Round(self._ask(type_id, progress, turn))
+            progress.round = Round(self._ask(type_id, progress, turn), now)
             progress.has_news = False
             if is_fresh and (flooding := self.router.flooding) is not None:
                 # Where interests take a while to spread, those that do not know of it yet are asked again.
@@ -254,10 +257,12 @@ class CatchUp:
         Whoever still works on an earlier answer is not asked again.
         """
         requests, link_to = self.log_requests, self.routes.link_to
-        found = set(requests.targets(type_id))
+        found = {*requests.targets(type_id), *progress.newcomers}
         is_missing = self.recording.takes_all(type_id) and any(progress.missing())
         if progress.is_cut or is_missing or (progress.has_news and not found):
-            recorders = (link_to(node_id_of_key(broker)) for broker in progress.places)
+            recorders = (
+                link_to(node_id_of_key(broker)) for broker in (*progress.places, *progress.recorders)
+            )
             found.update(link for link in recorders if link is not None)
             found.update(requests.everybody(type_id))
         return sorted(found - requests.awaited(type_id))
@@ -313,7 +318,8 @@ class CatchUp:
         progress.round, now, places = None, turn.now, under_way.request.places
         # A recorder that was there before, or any, has to answer before a gap counts as one.
         is_awaited = under_way.request.is_awaited
-        is_silent = bool(progress.places.keys() - places.keys()) or not places or is_awaited
+        recorders = progress.places.keys() | progress.recorders
+        is_silent = bool(recorders - places.keys()) or not places or is_awaited
         is_short = under_way.request.is_short
         self._settle(type_id, progress, under_way.request, turn, is_answered=is_answered)
         # A right that pauses for some seconds again and again would never see the end of a long log.
@@ -322,7 +328,8 @@ class CatchUp:
             is_unrecorded = not under_way.request.is_whole and not is_short
             if progress.is_cut and is_unrecorded and not progress.has_hole:
                 self._report_missed(type_id, Unavailable("UNAVAILABLE-LOG-NOT-FETCHED", _UNRECORDED), turn)
-            progress.is_cut = is_short or (is_silent and (bool(progress.places) or is_awaited))
+            progress.is_cut = is_short or (is_silent and (bool(recorders) or is_awaited))
+            progress.newcomers -= under_way.request.asked
         is_patient = (
             not is_answered
             or (is_silent and self.recording.takes_all(type_id) and progress.holds_gap())
@@ -337,6 +344,8 @@ class CatchUp:
         is_missing = self.recording.takes_all(type_id) and any(progress.missing())
         if is_answered and not is_missing:
             progress.whole = dict(progress.places)
+            if not progress.is_cut:
+                progress.whole_at = under_way.began_at
             progress.heard.clear()
         is_done = is_answered and not progress.is_cut and not progress.held and not is_missing
         progress.pause_s = 0.0 if is_done else min(EVERY_S, max(_RETRY_S, 2 * progress.pause_s))

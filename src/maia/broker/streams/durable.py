@@ -21,7 +21,14 @@ from typing import Final
 
 from maia.broker.audiences.local_subscribers import routed_filter
 from maia.broker.interests.impairment import Impairments
-from maia.broker.links.cursors import CURSOR_KEY_BYTES, KEPT_CURSOR, BadCursor, Cursor, cursor_from_bytes
+from maia.broker.links.cursors import (
+    CURSOR_KEY_BYTES,
+    KEPT_CURSOR,
+    BadCursor,
+    Cursor,
+    UnderWay,
+    cursor_from_bytes,
+)
 from maia.broker.links.links import Link, Subscription
 from maia.broker.log.recording import Recording
 from maia.broker.own import Own
@@ -152,6 +159,7 @@ class DurableSubscriptions:
 
     def _begin_in_another_log(self, cursor: Cursor, turn: Turn) -> None:
         """Fetch from others what the owner of a cursor has not had, and tell it."""
+        cursor.begin_in_another_log(turn.now)
         if cursor.seen_at is not None:
             since = seconds_after(cursor.seen_at, -self.own.settings.skew_s)  # clocks of others differ
             self.recording.begin_at(cursor.type_id, since, turn.now)
@@ -354,10 +362,12 @@ class DurableSubscriptions:
         """Send what the owner's View of now shows of a frame; return why it misses something, if it does."""
         transit = found.transit
         unseen = unseen_by(cursor.rows, transit)
+        published_at = Instant(transit.published_at)
         is_behind = cursor.order.is_behind(
             transit.publisher.key, transit.stream, transit.sequence, found.signer
         )
-        # What its owner had before it came back is not in the order of this link.
+        # What its owner had before it came back is not in the order of this link, or not in this log.
+        is_behind = is_behind or cursor.had_later(published_at)
         is_late = is_behind or self.recording.is_late(logged.position)
         if is_late:
             turn.count("maia_late_frames_total")
@@ -371,20 +381,20 @@ class DurableSubscriptions:
         if shown is None:
             return None
         # What was fetched was recorded here long after it was elsewhere.
-        others_have_since = Instant(min(logged.recorded_at, transit.published_at))
+        moments = Instant(min(logged.recorded_at, published_at)), published_at
         transit, seen = shown
         about = entry.ref, cursor.sealed(logged.position), *transit.labels, seen.rows
         if not cursor.shows:
             # Whoever reads the range is sent what is in it, and that goes on record.
             turn.send(entry.link, DeliverLogged(*about, [], is_late=is_late))
-            cursor.delivered(logged.position, 0, others_have_since)
+            cursor.delivered(UnderWay(logged.position, 0, *moments))
             return None
         try:
             message = DeliverLogged(*about, seen.columns, seen.author, is_late)
             size = self.records.send_to(entry, transit, seen, message, turn)
         except LedgerRequired as refused:
             return refused
-        cursor.delivered(logged.position, size, others_have_since)
+        cursor.delivered(UnderWay(logged.position, size, *moments))
         return None
 
 

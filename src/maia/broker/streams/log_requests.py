@@ -217,7 +217,9 @@ class LogRequests:
             self._known.put(message.id, False)
         if log is None or not log.records(type_id):
             request.is_whole = type_id not in self.routes.published
-        elif not self._known.get(message.id) and self._interests(link.id, type_id, turn.now):
+        elif self._interests(link.id, type_id, turn.now) is None:
+            request.is_short = True  # its interests, or the statements behind them, may be on their way
+        elif not self._known.get(message.id):
             self._known.put(message.id, True)
             self._read_for(request, log, turn)
         self.answer_if_all_have(request, turn)
