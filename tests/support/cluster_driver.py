@@ -16,7 +16,8 @@ from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from maia.cli.main import main as maia
 from maia.spark.applications import following
@@ -67,12 +68,16 @@ def main(folder: Path) -> None:
 
 def follow(spark: SparkSession, folder: Path) -> None:
     """Run an application over the live network until a signal ends it; its first events are held up."""
-    counted = following.counted
-    following.counted = lambda events: held_up(counted(events), str(folder / "shared" / "followed"))
+    start = following.start_following
+
+    def start_held_up(application: Any, events: DataFrame, *about: Any, **how: Any) -> StreamingQuery:
+        return start(application, held_up(events, str(folder / "shared" / "followed")), *about, **how)
+
+    following.start_following = start_held_up
     with (folder / "followed.log").open("w") as log, redirect_stdout(log), redirect_stderr(log):
         status = _maia_in(spark, following_words(folder / "city", folder / "shared" / "following"))
     assert status == 0, (folder / "followed.log").read_text()
-    following.counted = counted
+    following.start_following = start
     (folder / "shared" / "followed" / "ended").touch()
 
 
