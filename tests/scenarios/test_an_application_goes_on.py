@@ -13,6 +13,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,67 @@ def test_a_table_is_what_was_said_last(
     assert sorted(map(str, kept.collect())) == rows
     if form is Format.DELTA:  # as it is, for whoever has never heard of Maia
         assert DeltaTable(tmp_path / "said").to_pyarrow_table().num_rows == len(rows)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """Make a folder with a disk of its own that is soon full."""
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=2m", "maia-test", str(folder)]
+    if os.getuid() or subprocess.run(words, check=False, capture_output=True).returncode:
+        pytest.skip("only root mounts a small disk, and not everywhere")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Leave no room on the disk of a folder; return what takes it."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return filler
+
+
+def test_a_checkpoint_on_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """D17: what was read before and after is in the table once."""
+    made, events = tmp_path / "made", tmp_path / "events"
+    write_generated(made, GENERATORS["sightings"], Order(300, 9, 100), rows_per_file=150)
+    first, second = sorted(made.glob("*.parquet"))
+    events.mkdir()
+    shutil.copy(first, events)
+    schema = spark.read.parquet(str(made)).schema
+
+    def follow(disk: Path) -> None:
+        query = start_following(
+            BILLING,
+            spark.readStream.schema(schema).parquet(str(events)),
+            BILLING.terms_with({}),
+            Outlet(table=str(tmp_path / "said")),
+            checkpoint=str(disk / "checkpoint"),
+            every_s=0.1,
+        )
+        try:
+            with told_by_spark():
+                query.processAllAvailable()
+        finally:
+            query.stop()
+
+    with small_disk(tmp_path / "disk") as disk:
+        follow(disk)
+        shutil.copy(second, events)
+        filler = fill(disk)
+        with raises("PIPELINE-PLACE", match="a disk is full"):
+            follow(disk)
+        filler.unlink()
+        follow(disk)
+    whole = BILLING.of(spark.read.parquet(str(made)), BILLING.terms_with({}))
+    kept = table_of(spark, BILLING, str(tmp_path / "said")).select(*whole.columns)
+    assert sorted(map(str, kept.collect())) == sorted(map(str, whole.collect()))
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ _PLACE: Final = re.compile(
 _OTHERS_STATE: Final = re.compile(
     r"\[(?:STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE)\b"
 )
+_FULL: Final = "No space left on device"
 _TOO_LARGE: Final = re.compile(r"spark\.driver\.maxResultSize")
 _NO_PACKAGE: Final = re.compile(r"ModuleNotFoundError: No module named 'maia'")
 _FRAME: Final = re.compile(r"^\s+at |^\s*\.\.\. \d+ more|^\s+File \"|^JVM stacktrace", re.M)
@@ -111,6 +112,12 @@ def job_problem(text: str) -> Refusal | Unavailable:
             "PIPELINE-PLACE",
             f"a worker cannot use `{named[:_SHOWN]}`: {place['why'] or why}; name a place that every worker "
             "reaches and that its account may use",
+        )
+    if _FULL in reason:
+        return Unavailable(
+            "PIPELINE-PLACE",
+            f"a disk is full ({_FULL}): that of the checkpoint or the results, or where Spark keeps what "
+            "does not fit its memory; make room and run again: a run with a checkpoint goes on where it was",
         )
     if _OTHERS_STATE.search(text):
         reason = (

@@ -50,6 +50,11 @@ ValueError: no such plate
             "`/city/a.parquet`: Permission denied",
         ),
         (
+            "[STREAM_FAILED] Query terminated with exception: java.io.IOException: No space left on device",
+            "PIPELINE-PLACE",
+            "a disk is full",
+        ),
+        (
             STAGE + "0.0 (10.0.0.2 executor 1): total size is bigger than spark.driver.maxResultSize",
             "PIPELINE-RESULT-SIZE",
             "--out s3://",
