@@ -2,8 +2,8 @@
 
 Random types, versions, certificates, filters, keys and events; plain, sealed
 as events, by attribute, and blinded; sub-types and trees of topics; tables, of Spark
-and of Arrow alone, and streams. Row by row, attribute by attribute, each value beside its kind. `make
-agreement CASES=2000` tries many worlds in place of a few; `MAIA_WORLD=48113`
+and of Arrow alone, files for partners, and streams. Row by row, attribute by attribute, each value beside
+its kind. `make agreement CASES=2000` tries many worlds in place of a few; `MAIA_WORLD=48113`
 repeats one.
 """
 
@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own pages use
 
 from maia.events import Instant, Kind
 from maia.policy import PolicyRefusal
+from maia.share.files import SharedFiles
+from maia.share.writing import ShownPart, write_files
 from maia.spark.governed.arrow_table import ArrowTable
+from maia.spark.governed.reading_ledger import reading_ledger, seen_rows
 from maia.spark.keys.key_server import JobDesk, job_desk
 from maia.types import SealingLevel
 from maia.views.plan import spark_type
@@ -134,6 +138,36 @@ def without_spark(cases: dict[str, Case], folder: Path, desk: JobDesk) -> dict[s
     return unpacked(rows, cases)
 
 
+def for_partners(cases: dict[str, Case], folder: Path, desk: JobDesk) -> dict[str, list[Seen]]:
+    """Return what each case sees in the files that `maia share` writes; what is hidden is not in them."""
+    rows = []
+    for name, case in cases.items():
+        try:
+            read = decided(**asked_of(case, desk))
+        except PolicyRefusal:
+            continue
+        log, own = str(folder / str(case[0].seed)), folder / "shared" / name
+        kinds, shown = {one.name: one.kind for one in read.delivered}, {one.name for one in read.shown}
+        parts = [
+            ShownPart(
+                seen_rows(read, read.opener(read.wanted(log, plans), plans, with_meta=True), plans).narrowed(
+                    {*shown, *read.meta}
+                ),
+                reading_ledger(read, plans, own / "ledger"),
+            )
+            for plans in read.parts
+        ]
+        files = SharedFiles(own / "files", 1 << 30)
+        for one in write_files(parts, parts[0].seen.schema, files, between=(1, 1 << 40)):
+            with files.open(one.names[0]) as file:
+                table = pq.read_table(file)
+            assert set(table.column_names) == {*shown, *read.meta}
+            for row in plain_rows(table):
+                maps = {kind.name: {n: row.get(n) for n, of in kinds.items() if of is kind} for kind in Kind}
+                rows.append({**{n: row[n] for n in read.meta}, **maps, "case": name})
+    return unpacked(rows, cases)
+
+
 def plain_rows(table: pa.Table) -> list[dict[str, object]]:
     """Moments go as numbers, as above."""
     for at, field in enumerate(table.schema):
@@ -202,6 +236,7 @@ def test_a_table_shows_what_a_subscriber_received(spark, tmp_path, desk):
         found = unpacked(union(spark, cases, tmp_path, desk).collect(), cases)
         assert_same(found, cases)
         assert_same(without_spark(cases, tmp_path, desk), cases)
+        assert_same(for_partners(cases, tmp_path, desk), cases)
         rows += sum(map(len, found.values()))
     assert rows > len(chosen) or len(chosen) == 1
 
