@@ -24,6 +24,7 @@ from maia.domain import DomainLimits
 from maia.domain.server.access_config import AccessConfig, FactConfig, PushConfig
 from maia.domain.server.config import DomainConfig
 from maia.net.telemetry import METRICS
+from maia.share.config import ShareConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -45,10 +46,10 @@ def pages() -> dict[Path, str]:
 
 
 def settings_page() -> str:
-    """Return the page about the settings of brokers and domain servers."""
+    """Return the page about the settings of servers."""
     parts = [
         f"""\
-# Settings of brokers and domain servers
+# Settings of brokers, domain servers and sharing servers
 
 {GENERATED}
 A server reads a TOML file (`maia broker --config broker.toml`, `maia domain serve --config domain.toml`),
@@ -77,6 +78,9 @@ matter first.
         _table(_settings(PushConfig)),
         "\n### Limits of a domain server\n",
         _table(_limits(DomainLimits)),
+        "\n## Sharing servers\n\n`maia share serve --config share.toml` ([tables for partners](../sharing.md)); "
+        "variables begin with\n`MAIA_SHARE_`.\n",
+        _table(_settings(ShareConfig)),
     ]
     return "\n".join(parts)
 
