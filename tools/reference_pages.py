@@ -78,8 +78,8 @@ matter first.
         _table(_settings(PushConfig)),
         "\n### Limits of a domain server\n",
         _table(_limits(DomainLimits)),
-        "\n## Sharing servers\n\n`maia share serve --config share.toml` ([tables for partners](../sharing.md)); "
-        "variables begin with\n`MAIA_SHARE_`.\n",
+        "\n## Sharing servers\n\n`maia share serve --config share.toml` ([tables for partners]"
+        "(../sharing.md)); variables\nbegin with `MAIA_SHARE_`.\n",
         _table(_settings(ShareConfig)),
     ]
     return "\n".join(parts)
