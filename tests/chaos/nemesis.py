@@ -56,6 +56,8 @@ class Struck:
     fault: Fault
     began_at: float
     healed_at: float = 0.0
+    put_back_at: float = 0.0
+    """When nothing of the lost log was under way any more, and nothing of the other one had been sent."""
     note: str = ""
 
 
@@ -253,11 +255,13 @@ class Nemesis:
                 struck.note = "backup made"
                 for folder in (log, data):
                     shutil.copytree(folder, backup / folder.name)
+                return
             else:
                 for folder in (log, data):
                     shutil.rmtree(folder)
                     (backup / folder.name).rename(folder)
                 shutil.rmtree(backup)
+            struck.put_back_at = time.monotonic() + fault.holds_s
 
         self._kill(ours.broker, fault.holds_s, lose)
 
@@ -347,7 +351,7 @@ class Nemesis:
         }
         for name in NAMES:
             ours = (one for one in self.struck if one.fault.at == name and one.fault.kind in LOSES_DATA)
-            about = {"wants": wants, "frames": frames, "put_back_at": [one.began_at for one in ours]}
+            about = {"wants": wants, "frames": frames, "put_back_at": [one.put_back_at for one in ours]}
             readers += history.readers(name, self._lines(f"{name}-desk"), **about)
         for who, ended_at in self.guests.items():
             readers += history.readers(who, self._lines(who), wants=wants, right_ended_at=ended_at)
