@@ -184,12 +184,14 @@ def _of_size(spark: SparkSession, opener: FrameOpener, width: int) -> DataFrame:
     Spark takes what a function of ours returns for as large as what it is given. One number for each task
     would make every table look tiny, and each join would send it whole to the driver. So as many numbers are
     counted out as fill the room of all events in rows of a `width`, and all but one of each task are left out
-    again. Without a manifest, which says how many events there are, files are taken for as small as they can
-    well be: rather no broadcast than one of a large table.
+    again. Without a manifest, which says how many events there are, a byte of a file may hold one: rather no
+    broadcast than one of a large table. But to count takes time, too.
     """
     tasks = len(opener.ranges)
     stretches = [one for task in opener.ranges for one in task]
-    size = sum(one.events * width or one.size * _PACKED for one in stretches)
+    packed = sum(one.size for one in stretches if not one.events)
+    size = sum(one.events for one in stretches) * width
+    size += min(packed * width, max(packed * _PACKED, _LARGE))
     each = max(1, -(-size // (_NUMBER_BYTES * max(1, tasks))))
     numbers = spark.range(0, tasks * each, 1, max(1, tasks))
     return numbers.where(F.col("id") % each == 0).select(F.expr(f"id div {each}").alias("id"))
@@ -203,6 +205,8 @@ def _width(schema: StructType) -> int:
 
 
 _PACKED: Final = 16
-"""How many times as much as its file a table may have."""
+"""How many times as much as its files a large table has at most."""
+_LARGE: Final = 64 << 20
+"""No table of this size is sent to all tasks, unless somebody asks for it."""
 _WIDE: Final = 20
 _NARROW: Final = 8
