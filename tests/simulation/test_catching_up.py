@@ -62,7 +62,7 @@ class Told:
         self.newest: dict[str, int] = {}
         self._sent: dict[tuple[str, int], list[int]] = {}
         for camera in city.cameras:
-            camera.client.on_notice = lambda notice, camera=camera: self._answered(camera, notice)
+            camera.client.on_notice = lambda notice, camera=camera: self.answered(camera, notice)
 
     def sees(self, camera: Camera, count: int) -> None:
         sequence = camera.entry.next_sequence
@@ -70,7 +70,8 @@ class Told:
         if moments:
             self._sent[camera.name, sequence] = moments
 
-    def _answered(self, camera: Camera, notice: Notice) -> None:
+    def answered(self, camera: Camera, notice: Notice) -> None:
+        """Take note of what a camera is told is safe."""
         if isinstance(notice, Acknowledged):
             for (name, sequence), moments in self._sent.items():
                 if name == camera.name and sequence <= notice.sequence:
@@ -279,6 +280,45 @@ def test_what_a_broker_recorded_while_it_was_away_is_fetched_though_nobody_publi
     for camera in city.cameras:
         network.crash(camera.name)
     network.run_for(100)
+    network.heal()
+    network.run_for(200)
+    assert set(told.written) == told.safe
+
+
+def test_a_lost_log_is_filled_from_when_it_was_whole_not_from_when_its_reader_had_something_of_others():
+    """D1, B11: one broker was away for minutes; the reader had events of another one all the time."""
+    city, told = city_with_archive(lambda *a, **k: SealedCity(*a, keeps_history=True, **k), 48_113)
+    city.told, network, office = told, city.network, city.offices[0]
+    near = city.camera("camera at the archive", "Camden", via=(1,))
+    near.client.on_notice = lambda notice: told.answered(near, notice)
+    first, *others = (camera for camera in city.cameras if camera is not near)
+    for camera in (first, near):
+        told.sees(camera, 2)
+    network.run_for(80)
+    assert set(told.written) == told.safe
+
+    def hear(notice: Notice) -> None:
+        told.hear(notice)
+        if isinstance(notice, Ended):
+            told.entry = office.client.subscribe(city.known, durable="archive")
+
+    office.client.on_notice = hear
+    network.partition([PUBLISHING, first.name, *(camera.name for camera in others)])
+    for camera in others:  # their streams begin and end while their broker is away
+        told.sees(camera, 3)
+    network.run_for(20)
+    gone = told.safe - set(told.written)
+    assert gone
+    for _ in range(10):
+        told.sees(near, 1)
+        network.run_for(20)
+    assert told.safe - set(told.written) == gone
+    for camera in others:
+        network.crash(camera.name)
+    network.crash(READING)
+    network.host(READING).log.clear()
+    network.restart(READING)
+    network.run_for(60)
     network.heal()
     network.run_for(200)
     assert set(told.written) == told.safe

@@ -38,7 +38,7 @@ from maia.broker.settings import BrokerSettings, RecordingSettings
 from maia.broker.turn import Turn
 from maia.credentials import Principal
 from maia.errors import BadInput, ProtocolViolation
-from maia.events import INSTANT_MIN, Instant
+from maia.events import INSTANT_MIN, Instant, seconds_after
 from maia.predicates import ALWAYS
 from maia.routing.duplicates import ALL_ROWS, DuplicateMemory, row_set, rows_in
 from maia.types import is_validity_stream
@@ -396,11 +396,15 @@ class Recording:
             # Or it would be taken for another one at the next start.
             turn.add(self._kept_position(), _kept_reached(self.next_position))
 
-    def begin_at(self, type_id: bytes, since: Instant, now: Instant) -> None:
-        """Fetch of a type what others have recorded from a moment on, in place of what this log has lost."""
+    def begin_at(self, type_id: bytes, seen_at: Instant, now: Instant, *, skew_s: float) -> None:
+        """Fetch of a type what others have recorded since a reader had it, in place of what this log has lost.
+
+        The clocks of others may be behind by `skew_s`.
+        """
         progress = self.progress_of(type_id, now)
-        # What its readers had last may be newer than what this log was still to fetch.
-        progress.since = min(progress.since, since, progress.whole_at or since)
+        # What a reader had last may be newer than what this log was still to fetch.
+        known_at = min(seen_at, progress.whole_at or seen_at)
+        progress.since = min(progress.since, seconds_after(known_at, -skew_s))
         progress.is_cut = True
         self.look_for(type_id)
 

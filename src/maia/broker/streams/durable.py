@@ -161,8 +161,8 @@ class DurableSubscriptions:
         """Fetch from others what the owner of a cursor has not had, and tell it."""
         cursor.begin_in_another_log(turn.now)
         if cursor.seen_at is not None:
-            since = seconds_after(cursor.seen_at, -self.own.settings.skew_s)  # clocks of others differ
-            self.recording.begin_at(cursor.type_id, since, turn.now)
+            skew_s = self.own.settings.skew_s
+            self.recording.begin_at(cursor.type_id, cursor.seen_at, turn.now, skew_s=skew_s)
         cursor.note_gap(min(cursor.seen, self.recording.upto), "UNAVAILABLE-LOG-LOST", _LOST)
         turn.add(cursor.kept())
 
