@@ -397,7 +397,7 @@ class Recording:
             turn.add(self._kept_position(), _kept_reached(self.next_position))
 
     def begin_at(self, type_id: bytes, seen_at: Instant, now: Instant, *, skew_s: float) -> None:
-        """Fetch of a type what others have recorded since a reader had it, in place of what this log has lost.
+        """Fetch of a type what others have recorded since a reader had it: this log has lost it.
 
         The clocks of others may be behind by `skew_s`.
         """
