@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 
 from maia.cli.command import arg, need, opt, options
 from maia.cli.inputs import BadFile, command_group
-from maia.cli.organisation import opened
 from maia.cli.output import Answer, row
-from maia.cli.servers.server_command import CHECK_ONLY, LOG_FORMAT, LOG_LEVEL, checked, run_server
+from maia.cli.servers.server_command import (
+    CHECK_ONLY,
+    LOG_FORMAT,
+    LOG_LEVEL,
+    checked,
+    file_of,
+    organisation_of,
+    run_server,
+)
 from maia.clock import system_now
 from maia.config.settings import Defaults
-from maia.errors import BadInput
 from maia.private_files import create_private
 
 if TYPE_CHECKING:
@@ -39,22 +45,13 @@ class ShareFile:
         from maia.share.config import read_config
 
         ours = self.organisation()
-        config = self.config
-        if ours is not None and config is None and (ours.folder / "share.toml").is_file():
-            config = ours.folder / "share.toml"
+        config = file_of(self.config, ours, "share.toml")
         defaults = None if ours is None else Defaults(f"`{ours.folder}`", _defaults(ours))
         return read_config(config, flags=flags, environment=os.environ, defaults=defaults)
 
     def organisation(self) -> Organisation | None:
         """Return the organisation that is meant: with neither option, the one whose folder this is."""
-        if self.config is not None and self.org is None:
-            return None
-        try:
-            return opened(self.org)
-        except BadInput as problem:
-            if self.org is None:
-                problem.add_note("say --config FILE, or --org FOLDER for the log of an organisation")
-            raise
+        return organisation_of(self.config, self.org, what="the log")
 
 
 def _defaults(ours: Organisation) -> dict[str, object]:

@@ -176,7 +176,22 @@ OutsideMetrics = Annotated[
 Paths = tuple[Path, ...]
 
 
-class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What every server is configured with, and where an operator wrote it."""
+
+    log_format: Literal["auto", "json", "text"] = "auto"
+    """How log lines are written; `auto` means text exactly on a terminal."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important lines that are written."""
+    origins: dict[str, str] = {}
+    """Where each setting was written, by its name."""
+
+    def wrong(self, name: str, problem: str) -> BadConfig:
+        """Return the error about a setting that turned out wrong when it was used."""
+        return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
+
+
+class ServerConfig(WrittenConfig, frozen=True, kw_only=True):
     """What brokers and key servers are both configured with: words and paths, nothing opened yet."""
 
     key: Path
@@ -201,18 +216,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Files with bounds on what clients and members of key groups may advertise and subscribe to."""
     expiry_days: Whole = 14
     """How many days before the end of one of its own certificates the server begins to warn."""
-    log_format: Literal["auto", "json", "text"] = "auto"
-    """How log lines are written; `auto` means text exactly on a terminal."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important lines that are written."""
-    origins: dict[str, str] = {}
-    """Where each setting was written, by its name."""
     read_from: tuple[Path, ...] = ()
     """The files that were read for it."""
-
-    def wrong(self, name: str, problem: str) -> BadConfig:
-        """Return the error about a setting that turned out wrong when it was used."""
-        return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
 
 
 NOT_SETTINGS: Final = frozenset({"origins", "read_from", "limits", "access"})

@@ -45,6 +45,7 @@ from maia.config.settings import (
     PrincipalWord,
     Secret,
     Text,
+    WrittenConfig,
     build,
     gather,
     settings_of,
@@ -134,7 +135,7 @@ class DeriveSetting(msgspec.Struct, frozen=True, kw_only=True):
             raise Mismatch("query", "is one SELECT, without `;`")
 
 
-class PostgresConfig(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresConfig(WrittenConfig, frozen=True, kw_only=True):
     """One connector's settings as the operator wrote them: words and paths, nothing opened yet."""
 
     database: Secret
@@ -158,14 +159,6 @@ class PostgresConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where to answer /health, /ready, /metrics and /status; loopback only; `off` for nowhere."""
     metrics: OutsideMetrics = "off"
     """Where other machines may ask for /health, /ready and /metrics: numbers, in the clear, for everyone."""
-    log_format: Literal["auto", "json", "text"] = "auto"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    origins: dict[str, str] = {}
-    """Where each setting was written, by its name."""
-
-    def wrong(self, name: str, problem: str) -> BadConfig:
-        """Return the error about a setting that turned out wrong when it was used."""
-        return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
 
 
 _OWN: Final = settings_of(PostgresConfig)

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-import msgspec
 from msgspec import Meta, field
 
 from maia.config.settings import (
@@ -29,6 +28,7 @@ from maia.config.settings import (
     OutsideMetrics,
     PlaceWord,
     Positive,
+    WrittenConfig,
     build,
     gather,
     settings_of,
@@ -55,7 +55,7 @@ Endpoint = Annotated[
 Lifetime = Annotated[int, Meta(ge=10, le=3600, description="a whole number from 10 to 3600")]
 
 
-class ShareConfig(msgspec.Struct, frozen=True, kw_only=True):
+class ShareConfig(WrittenConfig, frozen=True, kw_only=True):
     """A sharing server's settings as the operator wrote them."""
 
     log: PlaceWord
@@ -90,15 +90,6 @@ class ShareConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where /health, /ready, /metrics and /status answer, on loopback; or `off`."""
     metrics: OutsideMetrics = "off"
     """Where other machines may ask for /health, /ready and /metrics: numbers, in the clear, for everyone."""
-    log_format: Literal["auto", "json", "text"] = "auto"
-    """How log lines are written; `auto` means text exactly on a terminal."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important lines that are written."""
-    origins: dict[str, str] = {}
-
-    def wrong(self, name: str, problem: str) -> BadConfig:
-        """Return the error about a setting that turned out wrong when it was used."""
-        return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
 
     @property
     def ledger_place(self) -> str:

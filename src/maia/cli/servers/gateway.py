@@ -11,14 +11,21 @@ import typer
 
 from maia.cli.command import arg, need, opt, options
 from maia.cli.inputs import BadFile, command_group, read_principal
-from maia.cli.organisation import RightOptions, opened
+from maia.cli.organisation import RightOptions
 from maia.cli.output import Answer, row, rows
-from maia.cli.servers.server_command import CHECK_ONLY, LOG_FORMAT, LOG_LEVEL, checked, run_server
+from maia.cli.servers.server_command import (
+    CHECK_ONLY,
+    LOG_FORMAT,
+    LOG_LEVEL,
+    checked,
+    file_of,
+    organisation_of,
+    run_server,
+)
 from maia.cli.trust.grants import right
 from maia.cli.trust.key import KEY_FILE, open_key
 from maia.clock import system_now
 from maia.config.settings import BadConfig, Defaults
-from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.credentials import Owner
@@ -45,22 +52,13 @@ class GatewayFile:
         from maia.gateway.server.config import read_config
 
         ours = self.organisation()
-        config = self.config
-        if ours is not None and config is None and (ours.folder / "gateway.toml").is_file():
-            config = ours.folder / "gateway.toml"
+        config = file_of(self.config, ours, "gateway.toml")
         defaults = None if ours is None else Defaults(f"`{ours.folder}`", _defaults(ours))
         return read_config(config, flags=flags, environment=os.environ, defaults=defaults)
 
     def organisation(self) -> Organisation | None:
         """Return the organisation that is meant: with neither option, the one whose folder this is."""
-        if self.config is not None and self.org is None:
-            return None
-        try:
-            return opened(self.org)
-        except BadInput as problem:
-            if self.org is None:
-                problem.add_note("say --config FILE, or --org FOLDER for the gateway of an organisation")
-            raise
+        return organisation_of(self.config, self.org, what="the gateway")
 
 
 def _defaults(ours: Organisation) -> dict[str, object]:

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from maia.cli.command import flag, opt, options
+from maia.cli.organisation import opened
 from maia.cli.output import Answer, row, show
+from maia.errors import BadInput
 
 if TYPE_CHECKING:
     from maia.credentials import NetworkName, SignedCertificate, SigningKey
     from maia.events import Instant
     from maia.net.telemetry import Telemetry
+    from maia.organisation import Organisation
 
 
 LOG_FORMAT = opt("auto, json or text.")
@@ -36,6 +39,25 @@ class NetworkFlags:
     status: str | None = opt("Where /health and the like answer, on loopback; or 'off'.")
     log_format: str | None = LOG_FORMAT
     log_level: str | None = LOG_LEVEL
+
+
+def organisation_of(config: Path | None, org: Path | None, *, what: str) -> Organisation | None:
+    """Return the organisation that is meant: with neither option, the one whose folder this is."""
+    if config is not None and org is None:
+        return None
+    try:
+        return opened(org)
+    except BadInput as problem:
+        if org is None:
+            problem.add_note(f"say --config FILE, or --org FOLDER for {what} of an organisation")
+        raise
+
+
+def file_of(config: Path | None, ours: Organisation | None, name: str) -> Path | None:
+    """Return the file that is named, or the one in an organisation's folder, if there is one."""
+    if ours is not None and config is None and (ours.folder / name).is_file():
+        return ours.folder / name
+    return config
 
 
 class _Listening(Protocol):

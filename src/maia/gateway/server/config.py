@@ -31,6 +31,7 @@ from maia.config.settings import (
     Positive,
     PrincipalWord,
     Text,
+    WrittenConfig,
     build,
     gather,
     limits_of,
@@ -67,7 +68,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a new subscriber gets the last message of each topic first."""
 
 
-class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayConfig(WrittenConfig, frozen=True, kw_only=True):
     """One gateway's settings as the operator wrote them."""
 
     broker: Addresses
@@ -120,14 +121,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     retain_s: Positive = 86_400
     """How long retained messages outlive the last connection of their account."""
     topics: tuple[TopicConfig, ...] = ()
-    log_format: Literal["auto", "json", "text"] = "auto"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
     limits: MqttLimits = field(default_factory=MqttLimits)
-    origins: dict[str, str] = {}
-
-    def wrong(self, name: str, problem: str) -> BadConfig:
-        """Return the error about a setting that turned out wrong when it was used."""
-        return BadConfig(f"{self.origins.get(name, 'the default')}: `{name}` {problem}")
 
 
 _OWN: Final = settings_of(GatewayConfig)
